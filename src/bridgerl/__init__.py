@@ -1,0 +1,29 @@
+"""Distributional critics for continuous control."""
+
+from bridgerl.actors import ACTORS
+from bridgerl.agent import Agent, build_agent
+from bridgerl.config import RunConfig
+from bridgerl.critics import CRITICS
+from bridgerl.errors import BridgeError
+from bridgerl.presets import resolve
+from bridgerl.streams import Streams
+from bridgerl.trainer import train
+from bridgerl.types import Batch, Bootstrap, EnvSpec
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ACTORS",
+    "CRITICS",
+    "Agent",
+    "Batch",
+    "Bootstrap",
+    "BridgeError",
+    "EnvSpec",
+    "RunConfig",
+    "Streams",
+    "__version__",
+    "build_agent",
+    "resolve",
+    "train",
+]

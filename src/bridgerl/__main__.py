@@ -1,0 +1,8 @@
+"""python -m bridgerl."""
+
+import sys
+
+from bridgerl.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""One actor and one critic; the only place that knows in which order they learn."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bridgerl.actors import Actor, ActorConfig
+from bridgerl.critics import Critic, CriticConfig
+from bridgerl.streams import Streams, derive_seed
+from bridgerl.types import Batch, EnvSpec, Metrics
+
+
+class Agent(nn.Module):
+    """A policy and its value; state_dict() holds all that learning has changed."""
+
+    def __init__(
+        self, actor: Actor, critic: Critic, *, actor_every: int, target_every: int
+    ) -> None:
+        super().__init__()
+        self.actor = actor
+        self.critic = critic
+        self.updates = 0
+        self._actor_every = actor_every
+        self._target_every = target_every
+        self._target_q = partial(critic.q, target=True)
+        self._device = next(actor.parameters()).device
+
+    @torch.no_grad()
+    def act(self, obs: np.ndarray, *, explore: bool, generator: torch.Generator) -> np.ndarray:
+        """An action in [-1, 1] for one observation: (o,) -> (a,)."""
+        x = torch.from_numpy(obs).to(self._device)[None]
+        action = self.actor.act(x, self.critic.q, explore=explore, generator=generator)
+        return action[0].cpu().numpy()
+
+    def update(self, batch: Batch) -> Metrics:
+        """Critic step, actor step every `actor_every`-th time, then the targets follow."""
+        with torch.no_grad():
+            boot = self.actor.bootstrap(batch.next_obs, self._target_q)
+        metrics = self.critic.update(batch, boot)
+        self.updates += 1
+        if self.updates % self._actor_every == 0:
+            metrics |= self.actor.update(batch, self.critic.q)
+        if self.updates % self._target_every == 0:
+            self.critic.track()
+        return metrics
+
+    def worst_streak(self) -> torch.Tensor:
+        """The longest run of updates lost to non-finite numbers, over all optimisers."""
+        streaks = [b for name, b in self.named_buffers() if name.endswith("worst_streak")]
+        return torch.stack(streaks).max()
+
+    def get_extra_state(self) -> Any:
+        """The update counter travels with the weights."""
+        return torch.tensor(self.updates, dtype=torch.int64)
+
+    def set_extra_state(self, state: Any) -> None:
+        """Restore the update counter."""
+        self.updates = int(state)
+
+
+def build_agent(actor: ActorConfig, critic: CriticConfig, spec: EnvSpec, streams: Streams) -> Agent:
+    """Turn two configs into an agent; initial weights depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]), torch.device(streams.device):
+        torch.manual_seed(derive_seed(streams.seed, "weights"))
+        return Agent(
+            actor.build(spec, streams),
+            critic.build(spec, streams),
+            actor_every=actor.delay,
+            target_every=critic.target_every,
+        )

@@ -1,0 +1,231 @@
+"""A run as data: what the command line fills in, what config.json holds, what resume compares."""
+
+import dataclasses
+import re
+import types
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from bridgerl.actors import ACTORS, ActorConfig
+from bridgerl.critics import CRITICS, CriticConfig
+from bridgerl.errors import UserError, choose, require
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How transitions are gathered and used."""
+
+    batch_size: int = 256
+    """Transitions per update."""
+    buffer_size: int = 1_000_000
+    """Transitions the replay holds."""
+    warmup: int = 10_000
+    """Steps of uniform random actions before the first update."""
+    discount: float = 0.99
+    """Discount of future rewards."""
+    threads: int = 1
+    """CPU threads; results are exact for one number of threads only."""
+    device: str = "cpu"
+    """Torch device, e.g. cpu or cuda."""
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that cannot train."""
+        at_least_one = "must be at least 1"
+        require(self.batch_size >= 1, "train.batch-size", self.batch_size, at_least_one)
+        require(self.buffer_size >= 1, "train.buffer-size", self.buffer_size, at_least_one)
+        require(self.warmup >= 1, "train.warmup", self.warmup, at_least_one)
+        require(0 <= self.discount < 1, "train.discount", self.discount, "must be in [0, 1)")
+        require(1 <= self.threads <= 1024, "train.threads", self.threads, "must be from 1 to 1024")
+        if self.batch_size > self.buffer_size:
+            raise UserError(
+                f"train.batch-size {self.batch_size} is larger than "
+                f"train.buffer-size {self.buffer_size}; raise the buffer"
+            )
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """Deterministic episodes on an environment and seeds of their own."""
+
+    every: int = 10_000
+    """Steps between evaluations."""
+    episodes: int = 10
+    """Episodes per evaluation."""
+    stop_at: float | None = None
+    """Stop training once an evaluation's mean return reaches this."""
+
+    def __post_init__(self) -> None:
+        """Refuse an evaluation that never ends or never happens."""
+        require(self.every >= 1, "eval.every", self.every, "must be at least 1")
+        require(self.episodes >= 1, "eval.episodes", self.episodes, "must be at least 1")
+        number = self.stop_at is None or self.stop_at == self.stop_at
+        require(number, "eval.stop-at", self.stop_at, "must be a number")
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """What is written down while training."""
+
+    every: int = 1_000
+    """Steps between two records of losses and returns."""
+    tensorboard: bool = True
+    """Write TensorBoard events too, when tensorboard is installed."""
+
+    def __post_init__(self) -> None:
+        """Refuse a log that never happens."""
+        require(self.every >= 1, "log.every", self.every, "must be at least 1")
+
+
+@dataclass(frozen=True)
+class SaveConfig:
+    """Checkpoints a killed run goes on from."""
+
+    every: int = 50_000
+    """Steps between checkpoints."""
+    keep: int = 3
+    """Full checkpoints to keep."""
+    weights_every: int = 100_000
+    """Steps between weights kept for good, beside the best ones."""
+    require_exact: bool = False
+    """Refuse to resume when versions or hardware changed and bits may differ."""
+
+    def __post_init__(self) -> None:
+        """Refuse to keep nothing."""
+        for name in ("every", "keep", "weights_every"):
+            value = getattr(self, name)
+            require(value >= 1, f"save.{name.replace('_', '-')}", value, "must be at least 1")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One training run."""
+
+    env: str
+    """Gymnasium id, e.g. Hopper-v5 or my_module:MyEnv-v0."""
+    actor: ActorConfig
+    """Settings of the chosen actor."""
+    critic: CriticConfig
+    """Settings of the chosen critic."""
+    preset: str = "lite"
+    """Where the defaults came from; a label."""
+    steps: int = 1_000_000
+    """Environment steps in all."""
+    seed: int = 0
+    """Seed of everything random."""
+    out: Path = Path("runs")
+    """Folder that holds all runs."""
+    name: str | None = None
+    """Folder of this setting, in place of ACTOR-CRITIC-PRESET."""
+    train: TrainConfig = field(default_factory=TrainConfig)
+    """How transitions are gathered and used."""
+    eval: EvalConfig = field(default_factory=EvalConfig)
+    """Evaluation."""
+    log: LogConfig = field(default_factory=LogConfig)
+    """Logging."""
+    save: SaveConfig = field(default_factory=SaveConfig)
+    """Checkpoints."""
+
+    def __post_init__(self) -> None:
+        """Refuse what no part could refuse on its own."""
+        require(self.env != "", "env", self.env, "must name an environment, e.g. Hopper-v5")
+        require(self.steps >= 1, "steps", self.steps, "must be at least 1")
+        require(0 <= self.seed < 2**32, "seed", self.seed, "must be from 0 to 2**32 - 1")
+        if self.name is not None:
+            ok = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.name) is not None
+            require(ok, "name", self.name, "must be letters, digits, '.', '_' or '-' (at most 64)")
+
+    @property
+    def actor_name(self) -> str:
+        """The actor's registry name."""
+        return _name_of(self.actor, ACTORS)
+
+    @property
+    def critic_name(self) -> str:
+        """The critic's registry name."""
+        return _name_of(self.critic, CRITICS)
+
+    @property
+    def folder(self) -> Path:
+        """runs/<env>/<actor>-<critic>-<preset>/seed<k>."""
+        setting = self.name or f"{self.actor_name}-{self.critic_name}-{self.preset}"
+        return self.out / re.sub(r"[^A-Za-z0-9._-]+", "_", self.env) / setting / f"seed{self.seed}"
+
+
+def _name_of(config: object, table: dict[str, Any]) -> str:
+    return next(name for name, cls in table.items() if cls is type(config))
+
+
+def encode(config: RunConfig) -> dict[str, Any]:
+    """The config as JSON values; actor and critic carry their registry names."""
+    data = dataclasses.asdict(config)
+    data["out"] = str(config.out)
+    data["actor"] = {"type": config.actor_name, **data["actor"]}
+    data["critic"] = {"type": config.critic_name, **data["critic"]}
+    return data
+
+
+def identity(data: dict[str, Any]) -> dict[str, Any]:
+    """The part of an encoded config that decides the training trajectory, flat by flag name."""
+    kept = {k: data[k] for k in ("env", "seed", "actor", "critic", "train")}
+    return dict(_flat(kept))
+
+
+def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    rows: list[tuple[str, Any]] = []
+    for key, value in data.items():
+        name = prefix + key
+        rows += _flat(value, name + ".") if isinstance(value, dict) else [(name, value)]
+    return rows
+
+
+def decode(data: object) -> RunConfig:
+    """Read an encoded config back; anything unknown, missing or mistyped is refused."""
+    if not isinstance(data, dict):
+        raise UserError("config must be a JSON object")
+    data = dict(data)
+    tables: dict[str, dict[str, Any]] = {"actor": dict(ACTORS), "critic": dict(CRITICS)}
+    for part, table in tables.items():
+        value = data.get(part)
+        if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+            raise UserError(f"config field {part} must be an object with a type")
+        value = dict(value)
+        data[part] = _decode(choose(part, value.pop("type"), table), value, part)
+    return _decode(RunConfig, data, "config")
+
+
+def _decode(cls: type[C], data: dict[str, Any], where: str) -> C:
+    hints = get_type_hints(cls)
+    names = {f.name for f in dataclasses.fields(cls)}  # pyright: ignore[reportArgumentType]
+    if set(data) != names:
+        wrong = ", ".join(sorted(set(data) ^ names))
+        raise UserError(f"config section {where}: unknown or missing fields {wrong}")
+    return cls(**{k: _decode_value(hints[k], v, f"{where}.{k}") for k, v in data.items()})
+
+
+def _decode_value(hint: Any, value: Any, where: str) -> Any:
+    """Check one JSON value against its annotation."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        return _decode_value(next(a for a in args if a is not type(None)), value, where)
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_decode_value(args[0], v, where) for v in value)
+    if origin is Literal and value in args:
+        return value
+    if dataclasses.is_dataclass(hint) and isinstance(value, dict):
+        return _decode(hint, value, where)  # pyright: ignore[reportArgumentType]
+    return _decode_scalar(hint, value, where)
+
+
+def _decode_scalar(hint: Any, value: Any, where: str) -> Any:
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if hint is float and type(value) in (int, float):
+        return float(value)
+    if type(value) is hint or (dataclasses.is_dataclass(hint) and isinstance(value, hint)):
+        return value
+    raise UserError(f"config field {where} cannot be {value!r}")

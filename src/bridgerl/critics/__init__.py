@@ -1,0 +1,10 @@
+"""The critics by name; a new one is a file beside this and a line below."""
+
+from bridgerl.critics.base import Critic, CriticConfig
+from bridgerl.critics.cdq import CDQConfig
+
+CRITICS: dict[str, type[CriticConfig]] = {
+    "cdq": CDQConfig,
+}
+
+__all__ = ["CRITICS", "Critic", "CriticConfig"]

@@ -1,0 +1,72 @@
+"""What every critic is: online and target networks, an optimiser, a loss and a value."""
+
+from abc import ABC, abstractmethod
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from bridgerl.nn.flat import AdamConfig, GuardedAdam, flatten_, polyak_
+from bridgerl.streams import Streams
+from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
+
+
+@dataclass(frozen=True)
+class CriticConfig(AdamConfig, ABC):
+    """Settings that every critic has."""
+
+    section: ClassVar[str] = "critic"
+
+    adam_eps: float = 1e-5
+    """Adam epsilon."""
+    polyak: float = 0.005
+    """Rate at which the target network follows the online one."""
+    target_every: int = 1
+    """Critic updates between two moves of the target; 2 under TD3 is the cadence of its authors."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no critic can train with."""
+        super().__post_init__()
+        self.require(0 < self.polyak <= 1, "polyak", "must be in (0, 1]")
+        self.require(self.target_every >= 1, "target_every", "must be at least 1")
+
+    @abstractmethod
+    def build(self, spec: EnvSpec, streams: Streams) -> "Critic":
+        """Make the critic for a task."""
+
+
+class Critic(nn.Module, ABC):
+    """A value with its own learning rule. Authors write `loss` and `q`."""
+
+    def __init__(self, config: CriticConfig, online: nn.Module) -> None:
+        super().__init__()
+        self.online = online
+        self.target = deepcopy(online).requires_grad_(False)
+        self._target_flat = flatten_(self.target.parameters())
+        self._polyak = config.polyak
+        self.optimizer = GuardedAdam.of(config, online)
+
+    @abstractmethod
+    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+        """The training loss of one batch, with a graph to the online weights."""
+
+    @abstractmethod
+    def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """The value an actor climbs: (b,), with a graph to the action."""
+
+    def particles(self, obs: Tensor, action: Tensor, n: int) -> Tensor:
+        """N samples of the return, (b, n); a critic without a distribution is a point mass."""
+        with torch.no_grad():
+            return self.q(obs, action)[:, None].expand(-1, n)
+
+    def update(self, batch: Batch, boot: Bootstrap) -> Metrics:
+        """One gradient step on the online weights."""
+        loss, metrics = self.loss(batch, boot)
+        norm = self.optimizer.step(loss)
+        return metrics | {"critic/loss": loss.detach(), "critic/grad_norm": norm}
+
+    def track(self) -> None:
+        """Move the target one Polyak step towards the online weights."""
+        polyak_(self._target_flat, self.optimizer.flat, self._polyak)

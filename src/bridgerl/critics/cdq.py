@@ -1,0 +1,62 @@
+"""Clipped double Q (Fujimoto et al. 2018): two values, the smaller one is the target."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from bridgerl.critics.base import Critic, CriticConfig
+from bridgerl.nn.mlp import Heads
+from bridgerl.streams import Streams
+from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
+
+
+@dataclass(frozen=True)
+class CDQConfig(CriticConfig):
+    """Clipped double Q: the point-valued critic of SAC and TD3."""
+
+    hidden: tuple[int, ...] = (512, 512, 512)
+    """Widths of the hidden layers."""
+    n_heads: int = 2
+    """Independent networks; the target is their minimum."""
+    actor_q: Literal["min", "first"] = "min"
+    """What the actor climbs: the minimum over heads (SAC, QVPO) or the first head (TD3)."""
+
+    def __post_init__(self) -> None:
+        """Refuse widths and head counts that cannot be built."""
+        super().__post_init__()
+        self.require_widths("hidden")
+        self.require(1 <= self.n_heads <= 1024, "n_heads", "must be from 1 to 1024")
+
+    def build(self, spec: EnvSpec, streams: Streams) -> "CDQ":
+        """Make the critic for a task; it draws nothing at random while training."""
+        return CDQ(self, spec)
+
+
+class CDQ(Critic):
+    """y = r + discount (min_h Q'_h(s', a') - entropy cost), squared error on each head."""
+
+    def __init__(self, config: CDQConfig, spec: EnvSpec) -> None:
+        sizes = (spec.obs_dim + spec.action_dim, *config.hidden, 1)
+        super().__init__(config, Heads(config.n_heads, sizes))
+        self._actor_q = config.actor_q
+
+    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+        """Sum over heads of the mean squared error."""
+        with torch.no_grad():
+            next_q = self._heads(batch.next_obs, boot.action, target=True).amin(-1)
+            y = batch.reward + batch.discount * (next_q - boot.entropy_cost)
+        q = self._heads(batch.obs, batch.action)
+        loss = (q - y[:, None]).square().mean(0).sum()
+        return loss, {"critic/q": q.detach().mean(), "critic/target": y.mean()}
+
+    def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """Minimum over heads, or the first head: (b,)."""
+        q = self._heads(obs, action, target=target)
+        return q.amin(-1) if self._actor_q == "min" else q[:, 0]
+
+    def _heads(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """Every head's value: (b, h)."""
+        net = self.target if target else self.online
+        return net(torch.cat([obs, action], -1)).squeeze(-1)

@@ -1,0 +1,169 @@
+"""A Gymnasium environment as learners see it: flat float32, actions in [-1, 1], faults named."""
+
+import importlib
+import importlib.metadata
+import importlib.util
+import warnings
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from bridgerl.errors import EnvFault, UserError, nearest
+from bridgerl.streams import derive_seed
+from bridgerl.types import EnvSpec
+
+# Untyped on purpose: the engine is a compiled module without stubs, and optional.
+_mujoco: Any = importlib.import_module("mujoco") if importlib.util.find_spec("mujoco") else None
+MUJOCO_DIVERGED = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC", "mjWARN_BADCTRL")
+
+
+class Outcome(NamedTuple):
+    """What one step returned."""
+
+    obs: np.ndarray
+    reward: float
+    terminated: bool
+    truncated: bool
+    diverged: bool
+    """MuJoCo gave up and reset itself: obs and reward belong to no transition."""
+
+
+class Task:
+    """One plain environment. Every episode has its own seed, so it can be replayed alone."""
+
+    def __init__(self, env_id: str, seed: int, purpose: str = "env") -> None:
+        self.env = make(env_id)
+        self.spec = check_spaces(env_id, self.env)
+        self.actions: list[np.ndarray] = []
+        self._seed = seed
+        self._purpose = purpose
+        space = self.env.action_space
+        assert isinstance(space, gym.spaces.Box)
+        self._shape, self._dtype = space.shape, space.dtype
+        self._low = space.low.astype(np.float64).reshape(-1)
+        self._span = space.high.astype(np.float64).reshape(-1) - self._low
+        self._warnings = _divergence_counters(self.env)
+        self.obs = np.zeros(self.spec.obs_dim, np.float32)
+        self.reward = 0.0
+
+    def reset(self, *key: int) -> np.ndarray:
+        """Begin the episode with this key; returns its first observation, float32."""
+        self.actions = []
+        seed = derive_seed(self._seed, self._purpose, *key) % 2**32
+        try:
+            obs, _ = self.env.reset(seed=seed)
+        except Exception as error:
+            raise self._fault(f"reset raised {type(error).__name__}: {error}") from error
+        self.obs = self._observation(obs)
+        self.reward = 0.0
+        return self.obs
+
+    def step(self, action: np.ndarray) -> Outcome:
+        """Apply an action in [-1, 1]; a silent MuJoCo reset counts as a truncation."""
+        self.actions.append(action)
+        scaled = self._low + 0.5 * (action.astype(np.float64) + 1.0) * self._span
+        try:
+            obs, reward, terminated, truncated, _ = self.env.step(
+                scaled.astype(self._dtype).reshape(self._shape)
+            )
+            self.reward = float(reward)
+        except Exception as error:
+            raise self._fault(f"step raised {type(error).__name__}: {error}") from error
+        self.obs = self._observation(obs)
+        if not np.isfinite(np.float32(self.reward)):
+            raise self._fault(f"reward is {self.reward}")
+        diverged = self._warnings is not None and bool(self._warnings().any())
+        return Outcome(
+            self.obs, self.reward, bool(terminated), bool(truncated) or diverged, diverged
+        )
+
+    def replay(self, key: tuple[int, ...], actions: np.ndarray) -> None:
+        """Rebuild an episode under way from its key and its actions."""
+        self.reset(*key)
+        for action in actions:
+            self.step(action)
+
+    def close(self) -> None:
+        """Free the environment."""
+        self.env.close()
+
+    def _observation(self, obs: Any) -> np.ndarray:
+        flat = np.asarray(obs, np.float32).reshape(-1)
+        if flat.shape != (self.spec.obs_dim,):
+            raise self._fault(f"observation has {flat.size} numbers, not {self.spec.obs_dim}")
+        finite = np.isfinite(flat)
+        if not finite.all():
+            index = int(np.argmin(finite))
+            value = np.asarray(obs).reshape(-1)[index]
+            raise self._fault(f"observation[{index}] is {value}, not finite in float32")
+        return flat
+
+    def _fault(self, what: str) -> EnvFault:
+        return EnvFault(f"{self.spec.env_id}: {what} at step {len(self.actions)} of an episode")
+
+
+def make(env_id: str) -> gym.Env[Any, Any]:
+    """Make a registered or `module:Name-v0` environment, or refuse with the nearest id."""
+    _quiet_mujoco()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return gym.make(env_id)
+    except (gym.error.NameNotFound, gym.error.VersionNotFound, gym.error.NamespaceNotFound):
+        hint = nearest(env_id, gym.registry) or "; see `bridgerl list`"
+        raise UserError(f"unknown environment {env_id!r}{hint}") from None
+    except ModuleNotFoundError as error:
+        raise UserError(f"environment {env_id!r}: {error}; is it installed?") from None
+    except Exception as error:
+        text = " ".join(str(error).split())
+        raise UserError(f"environment {env_id!r} cannot be made: {text}") from error
+
+
+def check_spaces(env_id: str, env: gym.Env[Any, Any]) -> EnvSpec:
+    """Sizes of a task, or a refusal that names the space and what is wanted."""
+    obs, action = env.observation_space, env.action_space
+    if not isinstance(obs, gym.spaces.Box):
+        raise UserError(
+            f"{env_id} has a {type(obs).__name__} observation space; a Box is needed "
+            "(wrap it, e.g. with gymnasium.wrappers.FlattenObservation)"
+        )
+    if not isinstance(action, gym.spaces.Box):
+        raise UserError(
+            f"{env_id} has a {type(action).__name__} action space; "
+            "continuous control needs a Box with finite bounds"
+        )
+    for name, space in (("observation", obs), ("action", action)):
+        if int(np.prod(space.shape)) == 0:
+            raise UserError(f"{env_id} has an empty {name} space {space.shape}")
+    if not (np.isfinite(action.low).all() and np.isfinite(action.high).all()):
+        raise UserError(
+            f"{env_id} has an unbounded action space; "
+            "wrap it with gymnasium.wrappers.RescaleAction or give finite bounds"
+        )
+    if not (action.low < action.high).all():
+        raise UserError(f"{env_id} has an action whose low is not below its high")
+    if not np.issubdtype(action.dtype, np.floating):
+        raise UserError(f"{env_id} has {action.dtype} actions; floating point is needed")
+    return EnvSpec(env_id, int(np.prod(obs.shape)), int(np.prod(action.shape)))
+
+
+def versions() -> dict[str, str]:
+    """Releases that decide a trajectory, recorded in every run."""
+    names = ("bridgerl", "torch", "numpy", "gymnasium", "mujoco")
+    return {name: importlib.metadata.version(name) for name in names}
+
+
+def _quiet_mujoco() -> None:
+    """Keep MUJOCO_LOG.TXT out of the working folder; we read the counters instead."""
+    if _mujoco is not None:
+        _mujoco.set_mju_user_warning(lambda _: None)
+
+
+def _divergence_counters(env: gym.Env[Any, Any]) -> Any:
+    """A reader of MuJoCo's divergence counters, or None for other engines."""
+    data: Any = getattr(env.unwrapped, "data", None)
+    if _mujoco is None or not isinstance(data, _mujoco.MjData):
+        return None
+    index = [getattr(_mujoco.mjtWarning, name).value for name in MUJOCO_DIVERGED]
+    return lambda: data.warning.number[index]

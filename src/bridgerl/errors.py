@@ -1,0 +1,57 @@
+"""Failures a user can act on; the command line prints the one line and exits with the code."""
+
+import difflib
+from collections.abc import Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class BridgeError(Exception):
+    """Base of every failure with a message meant for the user."""
+
+    exit_code = 1
+
+
+class UserError(BridgeError):
+    """Refused at the door: nothing was started or changed."""
+
+    exit_code = 2
+
+
+class EnvFault(BridgeError):
+    """The environment raised, or returned something that is not a number."""
+
+    exit_code = 3
+
+
+class NumericFault(BridgeError):
+    """Losses or gradients stopped being finite."""
+
+    exit_code = 4
+
+
+class StorageFault(BridgeError):
+    """A run folder is damaged, or cannot be written."""
+
+    exit_code = 5
+
+
+def require(ok: bool, name: str, value: object, rule: str) -> None:
+    """Refuse a setting: `polyak must be in (0, 1], got 2.0`."""
+    if not ok:
+        raise UserError(f"{name} {rule}, got {value!r}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` with the closest known name, or the empty string."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def choose(kind: str, name: str, table: dict[str, T]) -> T:
+    """Look a name up in a registry, or refuse with the nearest one."""
+    if name not in table:
+        known = ", ".join(table)
+        raise UserError(f"unknown {kind} {name!r}{nearest(name, table)} (known: {known})")
+    return table[name]

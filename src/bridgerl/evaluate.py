@@ -1,0 +1,46 @@
+"""Episodes without exploration, on seeds that training never sees."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from bridgerl.agent import Agent
+from bridgerl.envs import Task
+from bridgerl.failpoint import failpoint
+from bridgerl.streams import derive_seed
+
+
+@dataclass(frozen=True)
+class EvalResult:
+    """Undiscounted return and length of each episode."""
+
+    returns: list[float]
+    lengths: list[int]
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(np.mean(self.returns))
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the returns over episodes."""
+        return float(np.std(self.returns))
+
+
+def evaluate(agent: Agent, task: Task, episodes: int, *, seed: int, key: int) -> EvalResult:
+    """Play episodes; the same seed and key give the same episodes."""
+    generator = torch.Generator().manual_seed(derive_seed(seed, "eval-actions", key))
+    returns: list[float] = []
+    lengths: list[int] = []
+    for episode in range(episodes):
+        obs, total, done = task.reset(key, episode), 0.0, False
+        while not done:
+            out = task.step(agent.act(obs, explore=False, generator=generator))
+            obs, done = out.obs, out.terminated or out.truncated
+            total += out.reward
+        failpoint("eval.mid")
+        returns.append(total)
+        lengths.append(len(task.actions))
+    return EvalResult(returns, lengths)

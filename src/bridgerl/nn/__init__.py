@@ -1,0 +1,1 @@
+"""Network parts shared by actors and critics."""

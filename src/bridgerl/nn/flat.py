@@ -1,0 +1,120 @@
+"""Parameters as one flat vector, so that Adam, clipping and the Polyak step are one kernel each."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from bridgerl.errors import require
+
+
+def flatten_(params: Iterable[nn.Parameter]) -> Tensor:
+    """Make the parameters views of one contiguous vector and return it."""
+    params = list(params)
+    flat = torch.cat([p.detach().reshape(-1) for p in params])
+    for p, part in zip(params, flat.split([p.numel() for p in params]), strict=True):
+        p.data = part.view_as(p)
+    return flat
+
+
+@torch.no_grad()
+def polyak_(target: Tensor, online: Tensor, rate: float) -> None:
+    """Target <- (1 - rate) target + rate online."""
+    target.lerp_(online, rate)
+
+
+@dataclass(frozen=True)
+class AdamConfig:
+    """Settings of everything that learns by Adam."""
+
+    section: ClassVar[str]
+
+    lr: float = 3e-4
+    """Adam learning rate."""
+    adam_eps: float = 1e-8
+    """Adam epsilon."""
+    grad_clip: float | None = 1.0
+    """Largest gradient norm over all parameters jointly; None turns clipping off."""
+
+    def __post_init__(self) -> None:
+        """Refuse step sizes that cannot train."""
+        lr, eps, clip = self.lr, self.adam_eps, self.grad_clip
+        self.require(0 < lr < 1, "lr", "must be in (0, 1)")
+        self.require(0 < eps < 1, "adam_eps", "must be in (0, 1)")
+        ok = clip is None or 0 < clip < float("inf")
+        self.require(ok, "grad_clip", "must be positive and finite, or None")
+
+    def require(self, ok: bool, field: str, rule: str) -> None:
+        """Refuse a field of this config under the name of its flag."""
+        flag = f"{self.section}.{field.replace('_', '-')}"
+        require(ok, flag, getattr(self, field), rule)
+
+    def require_widths(self, field: str) -> None:
+        """Refuse a list of layer widths that cannot be built."""
+        widths: tuple[int, ...] = getattr(self, field)
+        ok = len(widths) > 0 and all(1 <= n <= 65536 for n in widths)
+        self.require(ok, field, "must be one or more widths from 1 to 65536")
+
+
+class GuardedAdam(nn.Module):
+    """Adam on a flat vector with a joint norm clip; a non-finite update is skipped.
+
+    The skip is decided on the device: no host read per step. `worst_streak` tells afterwards
+    how many updates in a row were lost.
+    """
+
+    exp_avg: Tensor
+    exp_avg_sq: Tensor
+    steps: Tensor
+    streak: Tensor
+    worst_streak: Tensor
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        *,
+        lr: float,
+        eps: float = 1e-8,
+        clip: float | None = None,
+    ) -> None:
+        super().__init__()
+        self.params = list(params)
+        self.flat = flatten_(self.params)
+        self.flat.grad = torch.zeros_like(self.flat)
+        self.clip = clip
+        self.adam = torch.optim.Adam([self.flat], lr=lr, eps=eps, fused=True)
+        self.register_buffer("exp_avg", torch.zeros_like(self.flat))
+        self.register_buffer("exp_avg_sq", torch.zeros_like(self.flat))
+        for name in ("steps", "streak", "worst_streak"):
+            self.register_buffer(name, torch.zeros(()))
+        # Adam works in place on these buffers, so state_dict() carries its moments.
+        self.adam.state[self.flat] = {
+            "step": self.steps,
+            "exp_avg": self.exp_avg,
+            "exp_avg_sq": self.exp_avg_sq,
+        }
+
+    @classmethod
+    def of(cls, config: AdamConfig, net: nn.Module) -> "GuardedAdam":
+        """The optimiser a config asks for, on a network's parameters."""
+        return cls(net.parameters(), lr=config.lr, eps=config.adam_eps, clip=config.grad_clip)
+
+    def step(self, loss: Tensor) -> Tensor:
+        """Differentiate the loss, update the parameters; returns the norm before clipping."""
+        grad = self.flat.grad
+        assert grad is not None
+        parts = torch.autograd.grad(loss, self.params)
+        torch.cat([g.reshape(-1) for g in parts], out=grad)
+        norm = torch.linalg.vector_norm(grad)
+        lost = (~torch.isfinite(norm + loss.detach())).float()
+        # The fused kernel reads these two on the device, as under mixed precision.
+        self.adam.found_inf = lost  # pyright: ignore[reportAttributeAccessIssue]
+        if self.clip is not None:
+            scale = (norm / self.clip).clamp_(min=1.0)
+            self.adam.grad_scale = scale  # pyright: ignore[reportAttributeAccessIssue]
+        self.adam.step()
+        self.streak.add_(lost).mul_(lost)
+        torch.maximum(self.worst_streak, self.streak, out=self.worst_streak)
+        return norm

@@ -1,0 +1,90 @@
+"""Using what a run left: play its weights, or try an environment before any run."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from bridgerl import checkpoint
+from bridgerl.agent import Agent, build_agent
+from bridgerl.envs import Task, versions
+from bridgerl.errors import StorageFault, UserError
+from bridgerl.evaluate import evaluate
+from bridgerl.rundir import best_weights, last_weights, read_config
+from bridgerl.runtime import prepare
+from bridgerl.streams import Streams
+from bridgerl.types import EnvSpec
+
+
+def load_agent(run: Path, weights: Literal["best", "last"], spec: EnvSpec) -> tuple[Agent, int]:
+    """The agent of a run folder and the step its weights are from."""
+    config = read_config(run)
+    path = best_weights(run) if weights == "best" else last_weights(run)
+    agent = build_agent(config.actor, config.critic, spec, Streams(config.seed))
+    tensors = checkpoint.load_weights(path)
+    state = {k.removeprefix("agent."): v for k, v in tensors.items() if k.startswith("agent.")}
+    try:
+        missing, unexpected = agent.load_state_dict(state, strict=False)
+    except (RuntimeError, TypeError) as error:
+        text = " ".join(str(error).split())
+        raise StorageFault(f"{path} does not fit this agent: {text}") from None
+    lost = [name for name in missing if ".optimizer." not in name]
+    if lost or unexpected:
+        raise StorageFault(f"{path} does not fit this agent: {[*lost, *unexpected][0]}")
+    return agent, int(path.name.rpartition("-")[2])
+
+
+def play(run: Path, weights: Literal["best", "last"], episodes: int, seed: int) -> dict[str, Any]:
+    """Deterministic episodes with a run's weights."""
+    config = read_config(run)
+    prepare(config.train.threads)
+    task = Task(config.env, seed, "play")
+    try:
+        agent, step = load_agent(run, weights, task.spec)
+        result = evaluate(agent, task, episodes, seed=seed, key=0)
+    finally:
+        task.close()
+    return {
+        "env": config.env,
+        "step": step,
+        "mean": result.mean,
+        "std": result.std,
+        "returns": result.returns,
+        "lengths": result.lengths,
+    }
+
+
+def check_env(env_id: str, steps: int = 200) -> dict[str, Any]:
+    """Step an environment twice with one seed and the same actions, and compare bit for bit."""
+    task = Task(env_id, 0, "check")
+    try:
+        traces = [_trace(task, steps) for _ in range(2)]
+    finally:
+        task.close()
+    if len(traces[0]) == 0:
+        raise UserError(f"{env_id} ended before its first step")
+    same = len(traces[0]) == len(traces[1]) and all(
+        np.array_equal(a, b) for a, b in zip(*traces, strict=True)
+    )
+    return {
+        "env": env_id,
+        "obs_dim": task.spec.obs_dim,
+        "action_dim": task.spec.action_dim,
+        "reproducible": same,
+        "versions": versions(),
+    }
+
+
+def _trace(task: Task, steps: int) -> list[np.ndarray]:
+    """Observations and rewards of a few episodes under fixed random actions."""
+    draws = np.random.default_rng(0)
+    episode = 0
+    rows = [task.reset(episode)]
+    for _ in range(steps):
+        action = draws.uniform(-1, 1, task.spec.action_dim).astype(np.float32)
+        out = task.step(action)
+        rows.append(np.append(out.obs, np.float32(out.reward)))
+        if out.terminated or out.truncated:
+            episode += 1
+            rows.append(task.reset(episode))
+    return rows

@@ -1,0 +1,77 @@
+"""Uniform replay in float32: one row per transition, so that a batch is one gather."""
+
+import numpy as np
+import psutil
+import torch
+from torch import Tensor
+
+from bridgerl.errors import UserError
+from bridgerl.types import Batch, EnvSpec
+
+
+class Replay:
+    """Ring of rows [obs, action, reward, discount, next_obs]; row i lives in slot i % capacity."""
+
+    def __init__(self, capacity: int, spec: EnvSpec) -> None:
+        self.capacity = capacity
+        self.count = 0
+        self.widths = (spec.obs_dim, spec.action_dim, 1, 1, spec.obs_dim)
+        # Memory is touched, and so paid for, only where rows are written.
+        self.rows = torch.empty(capacity, sum(self.widths))
+        o, a = spec.obs_dim, spec.action_dim
+        view = self.rows.numpy()
+        self._obs, self._action = view[:, :o], view[:, o : o + a]
+        self._reward, self._discount = view[:, o + a], view[:, o + a + 1]
+        self._next_obs = view[:, o + a + 2 :]
+
+    def __len__(self) -> int:
+        """Rows that can be sampled."""
+        return min(self.count, self.capacity)
+
+    def add(
+        self,
+        obs: np.ndarray,
+        action: np.ndarray,
+        reward: float,
+        discount: float,
+        next_obs: np.ndarray,
+    ) -> None:
+        """Store one transition over the oldest one; discount is 0 after termination."""
+        slot = self.count % self.capacity
+        self._obs[slot] = obs
+        self._action[slot] = action
+        self._reward[slot] = reward
+        self._discount[slot] = discount
+        self._next_obs[slot] = next_obs
+        self.count += 1
+
+    def sample(self, n: int, generator: torch.Generator, device: str = "cpu") -> Batch:
+        """N transitions drawn uniformly with replacement."""
+        index = torch.randint(len(self), (n,), generator=generator)
+        rows = self.rows.index_select(0, index).to(device)
+        obs, action, reward, discount, next_obs = rows.split(self.widths, 1)
+        return Batch(obs, action, reward.squeeze(1), discount.squeeze(1), next_obs)
+
+    def live_rows(self) -> range:
+        """Global numbers of the rows still held."""
+        return range(self.count - len(self), self.count)
+
+    def read(self, rows: range) -> Tensor:
+        """Copy of the rows with these global numbers, (n, width)."""
+        return self.rows[torch.arange(rows.start, rows.stop) % self.capacity]
+
+    def write(self, first: int, rows: Tensor) -> None:
+        """Put rows back under their global numbers."""
+        self.rows[torch.arange(first, first + len(rows)) % self.capacity] = rows
+
+
+def check_memory(spec: EnvSpec, rows: int) -> int:
+    """Bytes that so many rows take; refuses what the machine cannot hold."""
+    need = rows * (2 * spec.obs_dim + spec.action_dim + 2) * 4
+    have = psutil.virtual_memory().available
+    if need > 0.9 * have:
+        raise UserError(
+            f"replay of {rows:,} rows needs {need / 1e9:.2f} GB, {have / 1e9:.2f} GB are free; "
+            f"lower --train.buffer-size to about {int(rows * 0.8 * have / need):,}"
+        )
+    return need

@@ -1,0 +1,178 @@
+"""Run folders from the outside: may this config use one, is one intact, are two the same."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bridgerl import checkpoint, store
+from bridgerl.config import RunConfig, decode, encode, identity
+from bridgerl.envs import versions
+from bridgerl.errors import StorageFault, UserError
+
+CONFIG = "config.json"
+
+
+def check_folder(config: RunConfig) -> None:
+    """Refuse a folder that cannot be written or belongs to another config; writes nothing."""
+    folder = config.folder
+    try:
+        for path in [folder, *folder.parents]:
+            if path.exists():
+                if not path.is_dir():
+                    raise UserError(f"{path} is a file where a folder is needed; change --out")
+                if not os.access(path, os.W_OK | os.X_OK):
+                    raise UserError(f"{path} is not writable; change --out")
+                break
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder} cannot be used: {error}; change --out") from None
+    if (folder / CONFIG).exists():
+        _refuse_other(folder, config)
+
+
+def _refuse_other(folder: Path, config: RunConfig) -> None:
+    then, now = identity(_read(folder)["config"]), identity(_plain(encode(config)))
+    changed = [
+        f"{name} was {then.get(name)!r}, now {now.get(name)!r}"
+        for name in sorted(set(then) | set(now))
+        if then.get(name) != now.get(name)
+    ]
+    if changed:
+        raise UserError(
+            f"{folder} holds a run with another config ({'; '.join(changed)}); "
+            "use the same flags to resume it, or --name for a new one"
+        )
+
+
+def open_folder(config: RunConfig) -> store.RunLock:
+    """Make the folder, lock it, sweep leftovers, write the config."""
+    folder = config.folder
+    try:
+        for part in ("ckpt", "replay"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        lock = store.RunLock(folder)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written: {error.strerror}; change --out") from None
+    for part in (folder, folder / "ckpt", folder / "replay"):
+        store.sweep(part)
+    data = store.to_json({"config": encode(config), "versions": versions()})
+    path = folder / CONFIG
+    if not path.exists() or path.read_bytes() != data:
+        store.publish_file(path, data)
+    return lock
+
+
+def read_config(run: Path) -> RunConfig:
+    """The config of a run folder."""
+    if not (run / CONFIG).is_file():
+        raise UserError(f"{run} is not a run folder: it has no {CONFIG}")
+    try:
+        return decode(_read(run)["config"])
+    except UserError as error:
+        raise StorageFault(f"{run / CONFIG} is damaged: {error}") from None
+
+
+def _read(run: Path) -> dict[str, Any]:
+    path = run / CONFIG
+    data = store.parse_json(store.read_bytes(path), str(path))
+    if not isinstance(data, dict) or not isinstance(data.get("config"), dict):
+        raise StorageFault(f"{path} is damaged: no config inside")
+    return data
+
+
+def _plain(data: dict[str, Any]) -> dict[str, Any]:
+    """The value as it reads back from JSON: tuples become lists."""
+    return store.parse_json(store.to_json(data), CONFIG)
+
+
+def best_weights(run: Path) -> Path:
+    """The checkpoint with the best evaluation whose weights are on disk."""
+    from bridgerl.runlog import read_metrics
+
+    kept = {f"weights-{step:012d}": path for step, path in checkpoint.checkpoints(run, "weights")}
+    records = read_metrics(store.read_bytes(run / "metrics.jsonl"))
+    scores = {
+        checkpoint.folder_name("weights", r["step"]): r["eval/return_mean"]
+        for r in records
+        if r["kind"] == "eval"
+    }
+    known = [name for name in kept if name in scores]
+    if not known:
+        return last_weights(run)
+    return kept[max(known, key=lambda name: scores[name])]
+
+
+def last_weights(run: Path) -> Path:
+    """The newest full checkpoint."""
+    found = checkpoint.checkpoints(run)
+    if not found:
+        raise UserError(f"{run} has no checkpoint yet")
+    return found[-1][1]
+
+
+def verify(run: Path) -> list[str]:
+    """Check every checksum of a run; returns what was checked, raises at the first damage."""
+    capacity = read_config(run).train.buffer_size
+    checked = [CONFIG]
+    for _, path in checkpoint.checkpoints(run):
+        checkpoint.load(run, path)
+        for _ in checkpoint.replay_rows(run, path, capacity):
+            pass
+        checked.append(path.name)
+    for _, path in checkpoint.checkpoints(run, "weights"):
+        checkpoint.load_weights(path)
+        checked.append(path.name)
+    return checked
+
+
+def compare(a: Path, b: Path) -> str | None:
+    """The first difference between two runs' metrics, weights, generators and replay, or None."""
+    ours, theirs = (identity(_read(p)["config"]) for p in (a, b))
+    for name in sorted(set(ours) | set(theirs)):
+        if ours.get(name) != theirs.get(name):
+            return f"config {name}: {ours.get(name)!r} against {theirs.get(name)!r}"
+    lines = [store.read_bytes(p / "metrics.jsonl").splitlines() for p in (a, b)]
+    for number, (x, y) in enumerate(zip(*lines, strict=False), 1):
+        if x != y:
+            return f"metrics.jsonl line {number}: {x.decode()[:200]} against {y.decode()[:200]}"
+    if len(lines[0]) != len(lines[1]):
+        return f"metrics.jsonl: {len(lines[0])} lines against {len(lines[1])}"
+    return _compare_checkpoints(a, b)
+
+
+def _compare_checkpoints(a: Path, b: Path) -> str | None:
+    paths = [last_weights(run) for run in (a, b)]
+    if paths[0].name != paths[1].name:
+        return f"last checkpoint: {paths[0].name} against {paths[1].name}"
+    (one, _), (two, _) = (checkpoint.load(r, p) for r, p in zip((a, b), paths, strict=True))
+    if one.state != two.state:
+        return f"state.json of {paths[0].name}"
+    for x, y in ((one.tensors, two.tensors), (one.episode, two.episode)):
+        name = _first_difference(x, y)
+        if name is not None:
+            return f"{name} in {paths[0].name}"
+    if _replay_digest(a, paths[0]) != _replay_digest(b, paths[1]):
+        return f"replay rows of {paths[0].name}"
+    return None
+
+
+def _replay_digest(run: Path, path: Path) -> str:
+    """Digest of the live replay rows in order, however they are split over files."""
+    capacity = read_config(run).train.buffer_size
+    digest = hashlib.sha256()
+    for _, rows in checkpoint.replay_rows(run, path, capacity):
+        digest.update(rows.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _first_difference(a: dict[str, Tensor], b: dict[str, Tensor]) -> str | None:
+    for name in sorted(set(a) | set(b)):
+        x, y = a.get(name), b.get(name)
+        if x is None or y is None or x.shape != y.shape or x.dtype != y.dtype:
+            return name
+        if not torch.equal(x.reshape(-1).view(torch.uint8), y.reshape(-1).view(torch.uint8)):
+            return name
+    return None

@@ -1,0 +1,100 @@
+"""The process around a run: threads, allocator, and the facts that decide its bits."""
+
+import ctypes
+import ctypes.util
+import hashlib
+import platform
+import signal
+import sys
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+
+from bridgerl.envs import versions
+from bridgerl.errors import UserError
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+def prepare(threads: int) -> None:
+    """Fix what speed and bits depend on; call once per process, before training."""
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    if sys.platform == "linux":
+        # glibc gives every freed activation back to the kernel and pays for it in page faults.
+        libc = ctypes.CDLL(ctypes.util.find_library("c"))
+        if hasattr(libc, "mallopt"):
+            libc.mallopt(_M_TRIM_THRESHOLD, 2**30)
+            libc.mallopt(_M_MMAP_THRESHOLD, 2**26)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not there; never fall back silently."""
+    try:
+        kind = torch.device(device).type
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        text = str(error).splitlines()[0]
+        raise UserError(
+            f"device {device!r} cannot be used: {text}; try --train.device cpu"
+        ) from None
+    if kind == "meta":
+        raise UserError("device 'meta' holds no numbers; try --train.device cpu")
+
+
+@cache
+def fingerprint(threads: int) -> dict[str, Any]:
+    """Everything two runs must share for equal bits."""
+    return {
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()} {_cpu_name()}",
+        "simd": torch.backends.cpu.get_cpu_capability(),
+        "threads": threads,
+        "source": _source_hash(),
+        **versions(),
+    }
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _source_hash() -> str:
+    """Digest of our own code: another release may compute other bits."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class StopSignal:
+    """SIGINT and SIGTERM as a flag read at step boundaries; a second one ends the process."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._previous = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def __enter__(self) -> "StopSignal":
+        """Take the signals over."""
+        for number in self._previous:
+            signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the signals back."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.number is not None:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.number = number

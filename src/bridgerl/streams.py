@@ -1,0 +1,39 @@
+"""Named random generators, so that no part of a run can disturb the draws of another."""
+
+import hashlib
+import json
+
+import torch
+from torch import Tensor
+
+
+def derive_seed(seed: int, *path: str | int) -> int:
+    """A 63-bit seed for one purpose, e.g. `derive_seed(0, "eval", step, episode)`."""
+    digest = hashlib.sha256(json.dumps([seed, *path]).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+class Streams:
+    """One torch generator per name, created on first use and saved with the run."""
+
+    def __init__(self, seed: int, device: str = "cpu") -> None:
+        self.seed = seed
+        self.device = device
+        self._generators: dict[str, torch.Generator] = {}
+
+    def __call__(self, name: str, device: str | None = None) -> torch.Generator:
+        """The generator of that name; always the same object."""
+        if name not in self._generators:
+            generator = torch.Generator(device or self.device)
+            generator.manual_seed(derive_seed(self.seed, "stream", name))
+            self._generators[name] = generator
+        return self._generators[name]
+
+    def state(self) -> dict[str, Tensor]:
+        """The state of every generator used so far."""
+        return {name: g.get_state() for name, g in sorted(self._generators.items())}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Put every generator back to a saved state."""
+        for name, value in state.items():
+            self(name).set_state(value)

@@ -1,0 +1,339 @@
+"""The training loop: act, store, learn; log, evaluate and checkpoint without disturbing it."""
+
+import time
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bridgerl import checkpoint, store
+from bridgerl.agent import Agent, build_agent
+from bridgerl.checkpoint import Snapshot
+from bridgerl.config import RunConfig
+from bridgerl.envs import Task
+from bridgerl.errors import EnvFault, NumericFault, StorageFault, UserError
+from bridgerl.evaluate import evaluate
+from bridgerl.failpoint import failpoint
+from bridgerl.progress import Display
+from bridgerl.replay import Replay, check_memory
+from bridgerl.rundir import check_folder, open_folder
+from bridgerl.runlog import RunLog, summary
+from bridgerl.runtime import StopSignal, check_device, fingerprint, prepare
+from bridgerl.streams import Streams
+
+LOST_UPDATES_IN_A_ROW = 3
+LOST_UPDATES_CHECK = 100
+FAILED_SAVES_IN_A_ROW = 3
+
+
+class Stopped(Exception):
+    """A signal ended the run after a checkpoint."""
+
+    def __init__(self, number: int, step: int) -> None:
+        super().__init__(f"stopped at step {step} after a checkpoint")
+        self.exit_code = 128 + number
+
+
+@dataclass
+class Counters:
+    """Where a run stands; JSON values only."""
+
+    step: int = 0
+    episode: int = 0
+    episode_return: float = 0.0
+    best_return: float | None = None
+    best_step: int | None = None
+    diverged: int = 0
+    """Episodes that MuJoCo broke off by resetting itself."""
+    inexact: list[str] = field(default_factory=list)
+    """Why this run may differ from an uninterrupted one."""
+    recent: list[list[float]] = field(default_factory=list)
+    """Return and length of the last hundred episodes."""
+
+
+def train(config: RunConfig, *, quiet: bool = False) -> Path:
+    """Train, or resume, one run; returns its folder. The single composition root."""
+    check_device(config.train.device)
+    prepare(config.train.threads)
+    task = Task(config.env, config.seed)
+    check_memory(task.spec, min(config.train.buffer_size, config.steps))
+    check_folder(config)
+    lock = open_folder(config)
+    try:
+        with Display(config.steps, quiet=quiet) as display, StopSignal() as stop:
+            return Trainer(config, task, display, stop).run()
+    except Exception as error:
+        if not isinstance(error, UserError | Stopped):
+            with (config.folder / "run.log").open("a") as file:
+                traceback.print_exc(file=file)
+        raise
+    finally:
+        task.close()
+        lock.release()
+
+
+class Trainer:
+    """One run: its parts, its counters, its loop."""
+
+    def __init__(self, config: RunConfig, task: Task, display: Display, stop: StopSignal) -> None:
+        self.config = config
+        self.run_folder = config.folder
+        self.task = task
+        self.eval_task = Task(config.env, config.seed, "eval")
+        self.display = display
+        self.stop = stop
+        self.streams = Streams(config.seed, config.train.device)
+        self.agent: Agent = build_agent(config.actor, config.critic, task.spec, self.streams)
+        self.replay = Replay(config.train.buffer_size, task.spec)
+        self.log = RunLog(self.run_folder, tensorboard=config.log.tensorboard)
+        self.counters = Counters()
+        self.metrics: dict[str, Tensor] = {}
+        self.segments: dict[str, str] = {}
+        self._explore = self.streams("explore")
+        self._replay_draws = self.streams("replay", "cpu")
+        self._warmup_draws = self.streams("warmup", "cpu")
+        self._failed_saves = 0
+        self._clock = (time.monotonic(), 0)
+        self._overhead = {"eval_seconds": 0.0, "checkpoint_seconds": 0.0}
+
+    def run(self) -> Path:
+        """Train to the end, or to the first signal."""
+        say, config, c = self.display.say, self.config, self.counters
+        say(
+            f"{config.env}: {config.actor_name}+{config.critic_name} ({config.preset}), "
+            f"seed {config.seed}, {config.steps:,} steps -> {self.run_folder}"
+        )
+        self._resume()
+        c = self.counters
+        finished = c.step >= config.steps
+        if finished:
+            say(f"already finished at step {c.step:,}")
+        while not finished:
+            self._step()
+            finished = c.step >= config.steps
+            if c.step % config.log.every == 0:
+                self._log()
+            if c.step % config.eval.every == 0 or finished:
+                finished |= self._evaluate()
+            if c.step % config.save.every == 0 or finished or self.stop.number is not None:
+                self._save(must=finished or self.stop.number is not None)
+            if self.stop.number is not None and not finished:
+                self.log.close()
+                raise Stopped(self.stop.number, c.step)
+        self._finish()
+        return self.run_folder
+
+    def _step(self) -> None:
+        """One environment step and, after warm-up, one update."""
+        c, train = self.counters, self.config.train
+        obs = self.task.obs
+        if c.step < train.warmup:
+            shape = (self.task.spec.action_dim,)
+            action = torch.rand(shape, generator=self._warmup_draws).mul_(2).sub_(1).numpy()
+        else:
+            action = self.agent.act(obs, explore=True, generator=self._explore)
+        out = self.task.step(action)
+        if not out.diverged:
+            discount = 0.0 if out.terminated else train.discount
+            self.replay.add(obs, action, out.reward, discount, out.obs)
+        c.step += 1
+        c.episode_return += out.reward
+        failpoint("train.step")
+        if c.step > train.warmup:
+            batch = self.replay.sample(train.batch_size, self._replay_draws, train.device)
+            self.metrics |= self.agent.update(batch)
+            if self.agent.updates % LOST_UPDATES_CHECK == 0:
+                self._check_numbers()
+        if out.terminated or out.truncated:
+            self._end_episode(out.diverged)
+        self.display.update(c.step, c.recent[-1][0] if c.recent else None)
+
+    def _end_episode(self, diverged: bool) -> None:
+        c = self.counters
+        length = len(self.task.actions)
+        c.recent = [*c.recent, [c.episode_return, float(length)]][-100:]
+        values: dict[str, Any] = {"episode/return": c.episode_return, "episode/length": length}
+        if diverged:
+            c.diverged += 1
+            values["episode/diverged"] = True
+        self.log.record("episode", c.step, values)
+        c.episode += 1
+        c.episode_return = 0.0
+        self.task.reset(c.episode)
+
+    def _check_numbers(self) -> None:
+        if float(self.agent.worst_streak()) >= LOST_UPDATES_IN_A_ROW:
+            raise NumericFault(
+                f"{LOST_UPDATES_IN_A_ROW} updates in a row had a non-finite loss or gradient by "
+                f"step {self.counters.step}; lower the learning rate or check the reward scale"
+            )
+
+    def _log(self) -> None:
+        c = self.counters
+        values: dict[str, Any] = {k: float(v) for k, v in sorted(self.metrics.items())}
+        if c.recent:
+            values["episode/return_mean"] = float(np.mean([r for r, _ in c.recent]))
+            values["episode/length_mean"] = float(np.mean([n for _, n in c.recent]))
+        self.log.record("train", c.step, values)
+        now, (then, before) = time.monotonic(), self._clock
+        self._clock = (now, c.step)
+        speed = (c.step - before) / (now - then)
+        self.log.timing(c.step, steps_per_second=speed, **self._overhead)
+
+    def _evaluate(self) -> bool:
+        """Evaluate, keep new best weights; True when the wanted return is reached."""
+        c, config = self.counters, self.config
+        if self.log.evaluations and self.log.evaluations[-1]["step"] == c.step:
+            return False
+        started = time.monotonic()
+        result = evaluate(
+            self.agent, self.eval_task, config.eval.episodes, seed=config.seed, key=c.step
+        )
+        values = {
+            "eval/return_mean": result.mean,
+            "eval/return_std": result.std,
+            "eval/length_mean": float(np.mean(result.lengths)),
+            "eval/returns": result.returns,
+            "eval/lengths": result.lengths,
+        }
+        self.log.record("eval", c.step, values)
+        if c.best_return is None or result.mean > c.best_return:
+            c.best_return, c.best_step = result.mean, c.step
+        if c.best_step == c.step or c.step % config.save.weights_every == 0:
+            self._save_weights()
+        self.display.say(
+            f"step {c.step:>9,}  eval return {result.mean:10.1f} +- {result.std:.1f}"
+            f"  best {c.best_return:.1f}"
+        )
+        self._overhead["eval_seconds"] += time.monotonic() - started
+        goal = config.eval.stop_at
+        return goal is not None and result.mean >= goal
+
+    def _save_weights(self) -> None:
+        weights = {k: v for k, v in self._agent_tensors().items() if ".optimizer." not in k}
+        try:
+            checkpoint.save_weights(self.run_folder, self.counters.step, weights)
+        except OSError as error:
+            self.display.warn(f"best weights not saved: {error}")
+
+    def _save(self, *, must: bool) -> None:
+        """Publish a checkpoint. A full disk is survived twice, unless the run ends here."""
+        started = time.monotonic()
+        try:
+            snap = self._snapshot()
+            keep = self.config.save.keep
+            checkpoint.save(self.run_folder, snap, self.replay, self.segments, keep)
+            self._prune_weights()
+            self._failed_saves = 0
+        except OSError as error:
+            self._failed_saves += 1
+            what = f"checkpoint at step {self.counters.step} not written: {error}"
+            if must or self._failed_saves >= FAILED_SAVES_IN_A_ROW:
+                raise StorageFault(f"{what}; the last good checkpoint is intact") from error
+            self.display.warn(f"{what}; trying again in {self.config.save.every} steps")
+        self._overhead["checkpoint_seconds"] += time.monotonic() - started
+
+    def _prune_weights(self) -> None:
+        for step, path in checkpoint.checkpoints(self.run_folder, "weights"):
+            if step != self.counters.best_step and step % self.config.save.weights_every:
+                store.discard(path)
+
+    def _agent_tensors(self) -> dict[str, Tensor]:
+        return {f"agent.{k}": v for k, v in self.agent.state_dict().items()}
+
+    def _snapshot(self) -> Snapshot:
+        tensors = self._agent_tensors()
+        tensors |= {f"stream.{k}": v for k, v in self.streams.state().items()}
+        tensors |= {f"metric.{k}": v for k, v in self.metrics.items()}
+        actions = self.task.actions or [np.zeros((0, self.task.spec.action_dim), np.float32)]
+        return Snapshot(
+            step=self.counters.step,
+            tensors=tensors,
+            episode={
+                "actions": torch.from_numpy(np.vstack(actions)),
+                "obs": torch.from_numpy(self.task.obs),
+                "reward": torch.tensor(self.task.reward, dtype=torch.float64),
+            },
+            state=vars(self.counters),
+            metrics=self.log.mark(),
+            fingerprint=fingerprint(self.config.train.threads),
+        )
+
+    def _resume(self) -> None:
+        """Go on from the newest intact checkpoint, or begin."""
+        found = checkpoint.newest(self.run_folder, self.replay, self.display.warn)
+        if found is None:
+            self.log.resume({"bytes": 0}, 0)
+            self.task.reset(0)
+            return
+        snap, self.segments = found
+        self._restore_tensors(snap)
+        try:
+            self.counters = Counters(**snap.state)
+        except TypeError as error:
+            raise StorageFault(f"state.json of step {snap.step} is damaged: {error}") from None
+        self._check_fingerprint(snap.fingerprint)
+        self._restore_episode(snap)
+        self.log.resume(snap.metrics, snap.step)
+        self._clock = (time.monotonic(), snap.step)
+        self.display.say(f"resuming from the checkpoint at step {snap.step:,}")
+
+    def _restore_tensors(self, snap: Snapshot) -> None:
+        parts: dict[str, dict[str, Tensor]] = {"agent": {}, "stream": {}, "metric": {}}
+        try:
+            for name, value in snap.tensors.items():
+                part, _, rest = name.partition(".")
+                parts[part][rest] = value
+            self.agent.load_state_dict(parts["agent"])
+            self.streams.load(parts["stream"])
+        except (KeyError, RuntimeError, TypeError) as error:
+            text = " ".join(str(error).split())
+            what = f"{checkpoint.TENSORS} of step {snap.step} does not fit this agent"
+            raise StorageFault(f"{what}: {text}") from None
+        self.metrics = parts["metric"]
+
+    def _check_fingerprint(self, then: dict[str, Any]) -> None:
+        now = fingerprint(self.config.train.threads)
+        changed = [f"{k} {then.get(k)} -> {v}" for k, v in now.items() if then.get(k) != v]
+        if changed:
+            self._not_exact("; ".join(changed))
+
+    def _restore_episode(self, snap: Snapshot) -> None:
+        """Replay the episode's actions and prove that the environment stands where it stood."""
+        episode = snap.episode
+        try:
+            self.task.replay((self.counters.episode,), episode["actions"].numpy())
+            same = np.array_equal(self.task.obs, episode["obs"].numpy())
+            same &= self.task.reward == float(episode["reward"])
+        except EnvFault:
+            same = False
+        if not same:
+            self._not_exact("the environment is not reproducible, a new episode begins")
+            self.counters.episode += 1
+            self.counters.episode_return = 0.0
+            self.task.reset(self.counters.episode)
+
+    def _not_exact(self, reason: str) -> None:
+        if self.config.save.require_exact:
+            raise UserError(f"resume would not be bit-exact: {reason}")
+        self.counters.inexact.append(f"step {self.counters.step}: {reason}")
+        self.display.warn(f"resumed run is not bit-exact: {reason}")
+
+    def _finish(self) -> None:
+        c = self.counters
+        figures: dict[str, Any] = {"step": c.step, **summary(self.log.evaluations)}
+        figures |= {"diverged_episodes": c.diverged, "exact": not c.inexact}
+        store.publish_file(self.run_folder / "DONE", store.to_json(figures))
+        self.log.timing(c.step, **self._overhead)
+        self.log.close()
+        self.eval_task.close()
+        if "best_return" in figures:
+            self.display.say(
+                f"done: best {figures['best_return']:.1f} at step {figures['best_step']:,}, "
+                f"final {figures['final_return']:.1f}, average {figures['average_return']:.1f}"
+            )
+        self.display.say(f"run folder: {self.run_folder}")
