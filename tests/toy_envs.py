@@ -1,0 +1,31 @@
+"""A tiny environment in numpy, so that whole runs take a second: `toy_envs:Point-v0`."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+
+class Point(gym.Env[np.ndarray, np.ndarray]):
+    """A point in the plane is pushed towards the origin; it ends when it drifts far away."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    action_space = gym.spaces.Box(-2.0, 0.5, (2,), np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._position = self.np_random.normal(size=2)
+        return self._observation(), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self._position = self._position + 0.1 * action + 0.05 * self.np_random.normal(size=2)
+        distance = float(np.linalg.norm(self._position))
+        return self._observation(), -distance, distance > 4.0, False, {}
+
+    def _observation(self) -> np.ndarray:
+        return np.append(self._position, np.sin(self._position[0]))
+
+
+gym.register("Point-v0", Point, max_episode_steps=50)
