@@ -1,4 +1,4 @@
-"""A tiny environment in numpy, so that whole runs take a second: `toy_envs:Point-v0`."""
+"""Environments small enough for whole runs in a second, e.g. `toy_envs:Point-v0`."""
 
 from typing import Any
 
@@ -28,4 +28,29 @@ class Point(gym.Env[np.ndarray, np.ndarray]):
         return np.append(self._position, np.sin(self._position[0]))
 
 
+class HugeReward(Point):
+    """Rewards that are numbers in float32, but whose square is not."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, 1e30, terminated, truncated, info
+
+
+class Exploding(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
+    """A MuJoCo pendulum whose state is thrown far away at every tenth step."""
+
+    def __init__(self) -> None:
+        super().__init__(gym.make("InvertedPendulum-v5"))
+        self._steps = 0
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        if self._steps % 10 == 0:
+            data: Any = getattr(self.unwrapped, "data", None)
+            data.qpos[:] = 1e12
+        return super().step(action)
+
+
 gym.register("Point-v0", Point, max_episode_steps=50)
+gym.register("HugeReward-v0", HugeReward, max_episode_steps=50)
+gym.register("Exploding-v0", Exploding)

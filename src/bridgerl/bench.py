@@ -20,7 +20,7 @@ from bridgerl.agent import build_agent
 from bridgerl.envs import Task, versions
 from bridgerl.presets import resolve
 from bridgerl.replay import Replay
-from bridgerl.runtime import prepare
+from bridgerl.runtime import prepare, settle
 from bridgerl.streams import Streams
 
 BATCH = 256
@@ -99,6 +99,7 @@ def _ours(env: str, actor: str, steps: int, threads: int) -> dict[str, float]:
     noise = np.random.default_rng(0)
     started = 0.0
     warm = 100
+    settle()
     for step in range(-FILL - warm, steps):
         if step == 0:
             started = time.perf_counter()

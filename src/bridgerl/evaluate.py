@@ -31,7 +31,7 @@ class EvalResult:
 
 def evaluate(agent: Agent, task: Task, episodes: int, *, seed: int, key: int) -> EvalResult:
     """Play episodes; the same seed and key give the same episodes."""
-    generator = torch.Generator().manual_seed(derive_seed(seed, "eval-actions", key))
+    generator = torch.Generator(agent.device).manual_seed(derive_seed(seed, "eval-actions", key))
     returns: list[float] = []
     lengths: list[int] = []
     for episode in range(episodes):

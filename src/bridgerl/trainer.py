@@ -1,5 +1,6 @@
 """The training loop: act, store, learn; log, evaluate and checkpoint without disturbing it."""
 
+import contextlib
 import time
 import traceback
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from bridgerl.progress import Display
 from bridgerl.replay import Replay, check_memory
 from bridgerl.rundir import check_folder, open_folder
 from bridgerl.runlog import RunLog, summary
-from bridgerl.runtime import StopSignal, check_device, fingerprint, prepare
+from bridgerl.runtime import StopSignal, check_device, fingerprint, prepare, settle
 from bridgerl.streams import Streams
 
 LOST_UPDATES_IN_A_ROW = 3
@@ -64,8 +65,12 @@ def train(config: RunConfig, *, quiet: bool = False) -> Path:
     check_folder(config)
     lock = open_folder(config)
     try:
-        with Display(config.steps, quiet=quiet) as display, StopSignal() as stop:
-            return Trainer(config, task, display, stop).run()
+        with (
+            Display(config.steps, quiet=quiet) as display,
+            StopSignal() as stop,
+            contextlib.closing(Trainer(config, task, display, stop)) as trainer,
+        ):
+            return trainer.run()
     except Exception as error:
         if not isinstance(error, UserError | Stopped):
             with (config.folder / "run.log").open("a") as file:
@@ -108,6 +113,7 @@ class Trainer:
             f"seed {config.seed}, {config.steps:,} steps -> {self.run_folder}"
         )
         self._resume()
+        settle()
         c = self.counters
         finished = c.step >= config.steps
         if finished:
@@ -122,10 +128,14 @@ class Trainer:
             if c.step % config.save.every == 0 or finished or self.stop.number is not None:
                 self._save(must=finished or self.stop.number is not None)
             if self.stop.number is not None and not finished:
-                self.log.close()
                 raise Stopped(self.stop.number, c.step)
         self._finish()
         return self.run_folder
+
+    def close(self) -> None:
+        """Free files and the evaluation environment."""
+        self.log.close()
+        self.eval_task.close()
 
     def _step(self) -> None:
         """One environment step and, after warm-up, one update."""
@@ -329,8 +339,6 @@ class Trainer:
         figures |= {"diverged_episodes": c.diverged, "exact": not c.inexact}
         store.publish_file(self.run_folder / "DONE", store.to_json(figures))
         self.log.timing(c.step, **self._overhead)
-        self.log.close()
-        self.eval_task.close()
         if "best_return" in figures:
             self.display.say(
                 f"done: best {figures['best_return']:.1f} at step {figures['best_step']:,}, "

@@ -94,9 +94,11 @@ class SAC(Actor):
 
     def act(self, obs: Tensor, q: QFn, *, explore: bool, generator: torch.Generator) -> Tensor:
         """A sample while exploring, tanh(mean) otherwise."""
+        mean, log_std = self._parameters_at(obs)
         if explore:
-            return self._sample(obs, generator)[0]
-        return torch.tanh(self._parameters_at(obs)[0])
+            noise = torch.randn(mean.shape, generator=generator, device=mean.device)
+            mean = torch.addcmul(mean, log_std.exp(), noise)
+        return torch.tanh(mean)
 
     def bootstrap(self, next_obs: Tensor, target_q: QFn) -> Bootstrap:
         """A sample of the current policy and the price of its log probability."""

@@ -1,0 +1,249 @@
+"""What every actor, critic and pair must do; a new one is tested by being registered."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from bridgerl.actors import ACTORS
+from bridgerl.agent import Agent, build_agent
+from bridgerl.critics import CRITICS
+from bridgerl.presets import resolve
+from bridgerl.streams import Streams
+from bridgerl.types import Batch, Bootstrap, EnvSpec
+
+SPEC = EnvSpec("toy", 3, 2)
+PAIRS = [(actor, critic) for actor in ACTORS for critic in CRITICS]
+
+
+def _agent(actor: str, critic: str, seed: int = 0, **critic_values: Any) -> Agent:
+    config = resolve("toy", actor, critic, "lite")
+    critic_config = dataclasses.replace(config.critic, **critic_values)
+    return build_agent(config.actor, critic_config, SPEC, Streams(seed))
+
+
+def _batch(n: int = 64, seed: int = 0, discount: float = 0.99) -> Batch:
+    g = torch.Generator().manual_seed(seed)
+    obs, next_obs = torch.randn(n, 3, generator=g), torch.randn(n, 3, generator=g)
+    action = torch.rand(n, 2, generator=g) * 2 - 1
+    return Batch(obs, action, torch.randn(n, generator=g), torch.full((n,), discount), next_obs)
+
+
+def _boot(n: int = 64) -> Bootstrap:
+    g = torch.Generator().manual_seed(9)
+    return Bootstrap(torch.rand(n, 2, generator=g) * 2 - 1, torch.zeros(n))
+
+
+@pytest.mark.parametrize("name", CRITICS)
+def test_q_is_one_number_per_row_and_differentiable_in_the_action(name: str) -> None:
+    critic, batch = _agent("sac", name).critic, _batch()
+    action = batch.action.clone().requires_grad_()
+    q = critic.q(batch.obs, action)
+    assert q.shape == (64,)
+    (gradient,) = torch.autograd.grad(q.sum(), action)
+    assert gradient.abs().sum(-1).gt(0).all()
+
+
+@pytest.mark.parametrize("name", CRITICS)
+def test_critic_loss_reaches_every_online_and_no_target_weight(name: str) -> None:
+    critic = _agent("sac", name).critic
+    loss, _ = critic.loss(_batch(), _boot())
+    assert torch.isfinite(loss)
+    loss.backward()
+    for key, weight in critic.online.named_parameters():
+        assert weight.grad is not None, key
+        assert weight.grad.any(), key
+    assert all(p.grad is None and not p.requires_grad for p in critic.target.parameters())
+
+
+@pytest.mark.parametrize("name", CRITICS)
+def test_target_starts_equal_and_follows_by_polyak(name: str) -> None:
+    critic = _agent("sac", name, polyak=0.25).critic
+    online, target = list(critic.online.parameters()), list(critic.target.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(online, target, strict=True))
+    before = [p.clone() for p in target]
+    critic.update(_batch(), _boot())
+    assert all(torch.equal(a, b) for a, b in zip(before, target, strict=True))
+    critic.track()
+    for old, new, goal in zip(before, target, online, strict=True):
+        torch.testing.assert_close(new, 0.75 * old + 0.25 * goal)
+
+
+@pytest.mark.parametrize("name", CRITICS)
+def test_terminal_transitions_ignore_what_comes_after(name: str) -> None:
+    batch, boot = _batch(discount=0.0), _boot()
+    other = Bootstrap(-boot.action, boot.entropy_cost + 100)
+    losses = [
+        _agent("sac", name).critic.loss(b, o)[0]
+        for b, o in ((batch, boot), (batch._replace(next_obs=batch.next_obs + 5), other))
+    ]
+    assert torch.equal(losses[0], losses[1])
+
+
+@pytest.mark.parametrize("name", CRITICS)
+def test_entropy_cost_lowers_the_learnt_value(name: str) -> None:
+    def learnt(cost: float) -> Tensor:
+        critic, batch = _agent("sac", name, lr=3e-3).critic, _batch()
+        boot = _boot()._replace(entropy_cost=torch.full((64,), cost))
+        for _ in range(60):
+            critic.update(batch, boot)
+        return critic.q(batch.obs, batch.action).mean()
+
+    assert learnt(5.0) < learnt(0.0) - 1.0
+
+
+@pytest.mark.parametrize("name", CRITICS)
+def test_particles_are_samples_around_q(name: str) -> None:
+    critic, batch = _agent("sac", name).critic, _batch()
+    particles = critic.particles(batch.obs, batch.action, 16)
+    assert particles.shape == (64, 16)
+    assert torch.isfinite(particles).all()
+
+
+@pytest.mark.parametrize("name", CRITICS)
+@pytest.mark.parametrize(("discount", "value"), [(0.9, 10.0), (0.0, 1.0)])
+def test_a_self_loop_with_reward_one_is_worth_the_geometric_sum(
+    name: str, discount: float, value: float
+) -> None:
+    critic = _agent("sac", name, lr=3e-3, polyak=0.05).critic
+    one = torch.ones(32)
+    batch = Batch(torch.ones(32, 3), torch.ones(32, 2), one, discount * one, torch.ones(32, 3))
+    boot = Bootstrap(batch.action, torch.zeros(32))
+    for _ in range(1500):
+        critic.update(batch, boot)
+        critic.track()
+    q = critic.q(batch.obs, batch.action).mean()
+    assert q.item() == pytest.approx(value, rel=0.03)
+
+
+@pytest.mark.parametrize("name", ACTORS)
+@pytest.mark.parametrize("explore", [True, False])
+def test_actions_stay_in_range_and_repeat_with_their_generator(name: str, explore: bool) -> None:
+    agent = _agent(name, "cdq")
+    obs = _batch(512).obs * 10
+    draws = [torch.Generator().manual_seed(seed) for seed in (1, 1, 2)]
+    with torch.no_grad():
+        a, b, c = (
+            agent.actor.act(obs, agent.critic.q, explore=explore, generator=g) for g in draws
+        )
+    assert a.shape == (512, 2)
+    assert a.abs().max() <= 1
+    assert torch.equal(a, b)
+    assert not explore or not torch.equal(a, c)
+
+
+@pytest.mark.parametrize("name", ACTORS)
+def test_bootstrap_is_a_legal_action_with_a_cost_per_row(name: str) -> None:
+    agent = _agent(name, "cdq")
+    with torch.no_grad():
+        boot = agent.actor.bootstrap(_batch().next_obs, agent.critic.q)
+    assert boot.action.shape == (64, 2)
+    assert boot.action.abs().max() <= 1
+    assert boot.entropy_cost.shape == (64,)
+
+
+@pytest.mark.parametrize(("actor", "critic"), PAIRS)
+def test_actor_update_moves_the_policy_and_leaves_the_critic_alone(actor: str, critic: str) -> None:
+    agent, batch = _agent(actor, critic), _batch()
+    policy = agent.actor.optimizer.flat.clone()
+    value = {k: v.clone() for k, v in agent.critic.state_dict().items()}
+    agent.actor.update(batch, agent.critic.q)
+    assert not torch.equal(policy, agent.actor.optimizer.flat)
+    for key, tensor in agent.critic.state_dict().items():
+        assert torch.equal(tensor, value[key]), key
+    assert all(p.grad is None for p in agent.critic.parameters())
+
+
+@pytest.mark.parametrize(("actor", "critic"), PAIRS)
+def test_actor_climbs_a_known_value(actor: str, critic: str) -> None:
+    """A bandit whose value is -|a - 0.5|^2 pulls the policy's action to 0.5."""
+    agent, batch = _agent(actor, critic), _batch(256)
+
+    def known(obs: Tensor, action: Tensor) -> Tensor:
+        return -50 * (action - 0.5).square().sum(-1)
+
+    for _ in range(600):
+        agent.actor.update(batch, known)
+    action = agent.actor.act(batch.obs, known, explore=False, generator=torch.Generator())
+    assert (action - 0.5).abs().mean() < 0.1
+
+
+@pytest.mark.parametrize(("actor", "critic"), PAIRS)
+def test_equal_seeds_learn_equal_bits_and_other_seeds_do_not(actor: str, critic: str) -> None:
+    states = []
+    for seed in (0, 0, 1):
+        agent = _agent(actor, critic, seed)
+        for step in range(5):
+            agent.update(_batch(seed=step))
+        states.append(agent.state_dict())
+    weights = [k for k in states[0] if "net" in k]
+    assert all(torch.equal(states[0][k], states[1][k]) for k in states[0])
+    assert not any(torch.equal(states[0][k], states[2][k]) for k in weights)
+
+
+@pytest.mark.parametrize(("actor", "critic"), PAIRS)
+def test_learning_goes_on_bit_for_bit_from_a_saved_state(actor: str, critic: str) -> None:
+    streams = Streams(0)
+    config = resolve("toy", actor, critic, "lite")
+    agent = build_agent(config.actor, config.critic, SPEC, streams)
+    for step in range(7):
+        agent.update(_batch(seed=step))
+    saved = {k: v.clone() for k, v in agent.state_dict().items()}
+    draws = {k: v.clone() for k, v in streams.state().items()}
+
+    later = Streams(123)
+    other = build_agent(config.actor, config.critic, SPEC, later)
+    other.load_state_dict(saved)
+    later.load(draws)
+    for step in range(7, 14):
+        agent.update(_batch(seed=step))
+        other.update(_batch(seed=step))
+    assert agent.updates == other.updates == 14
+    for key, tensor in agent.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[key]), key
+
+
+def test_td3_updates_policy_and_its_target_every_second_time_only() -> None:
+    agent, batch = _agent("td3", "cdq"), _batch()
+    seen = []
+    for _ in range(4):
+        before = agent.actor.optimizer.flat.clone()
+        agent.update(batch)
+        seen.append(not torch.equal(before, agent.actor.optimizer.flat))
+    assert seen == [False, True, False, True]
+
+
+def test_cdq_target_is_the_smaller_head_and_actor_q_can_be_the_first() -> None:
+    batch = _batch()
+    smallest = _agent("sac", "cdq").critic
+    first = _agent("sac", "cdq", actor_q="first").critic
+    x = torch.cat([batch.obs, batch.action], -1)
+    heads = smallest.online(x).squeeze(-1)
+    assert torch.equal(smallest.q(batch.obs, batch.action), heads.min(-1).values)
+    assert torch.equal(first.q(batch.obs, batch.action), heads[:, 0])
+    boot = _boot()
+    next_q = (
+        smallest.target(torch.cat([batch.next_obs, boot.action], -1)).squeeze(-1).min(-1).values
+    )
+    y = batch.reward + batch.discount * next_q
+    expected = sum((heads[:, h] - y).square().mean() for h in range(2))
+    for critic in (smallest, first):
+        torch.testing.assert_close(critic.loss(batch, boot)[0], expected)
+
+
+def test_sac_temperature_moves_towards_the_target_entropy() -> None:
+    agent, batch = _agent("sac", "cdq"), _batch()
+    temperature = agent.actor.temperature  # pyright: ignore[reportAttributeAccessIssue]
+    start = temperature.value
+    temperature.update(torch.tensor(-10.0))  # Entropy 10 is far above the target of -2.
+    assert temperature.value < start
+    temperature.update(torch.tensor(10.0))
+    for _ in range(5):
+        temperature.update(torch.tensor(10.0))
+    assert temperature.value > start
+    config = dataclasses.replace(resolve("toy", "sac", "cdq", "lite").actor, temperature_lr=None)
+    fixed = build_agent(config, resolve("toy", "sac", "cdq", "lite").critic, SPEC, Streams(0))
+    fixed.update(batch)
+    assert float(fixed.actor.temperature.value) == 1.0  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,0 +1,172 @@
+"""The loop itself: what is stored, when learning happens, what stops it, what a person sees."""
+
+import dataclasses
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bridgerl import checkpoint, resolve, train
+from bridgerl.config import RunConfig
+from bridgerl.errors import NumericFault
+from bridgerl.rundir import last_weights
+from bridgerl.runlog import read_metrics
+from conftest import HERE, TINY, Run
+
+
+def _config(out: Path, env: str = "toy_envs:Point-v0", **train_values: Any) -> RunConfig:
+    base = resolve(env, "sac", "cdq", "lite")
+    values = {"warmup": 100, "batch_size": 32, "buffer_size": 5000} | train_values
+    return dataclasses.replace(
+        base,
+        out=out,
+        steps=400,
+        actor=dataclasses.replace(base.actor, hidden=(16,)),
+        critic=dataclasses.replace(base.critic, hidden=(16,)),  # pyright: ignore[reportCallIssue]
+        train=dataclasses.replace(base.train, **values),
+        eval=dataclasses.replace(base.eval, every=200, episodes=2),
+        log=dataclasses.replace(base.log, every=50, tensorboard=False),
+        save=dataclasses.replace(base.save, every=200),
+    )
+
+
+def _rows(run: Path) -> np.ndarray:
+    stretches = checkpoint.replay_rows(run, last_weights(run), 10**9)
+    return torch.cat([rows for _, rows in stretches]).numpy()
+
+
+def _records(run: Path, kind: str) -> list[dict[str, Any]]:
+    records = read_metrics((run / "metrics.jsonl").read_bytes())
+    return [r for r in records if r["kind"] == kind]
+
+
+def test_truncation_bootstraps_and_termination_does_not(tmp_path: Path) -> None:
+    run = train(_config(tmp_path), quiet=True)
+    rows = _rows(run)
+    obs, discount, next_obs = rows[:, :3], rows[:, 6], rows[:, 7:]
+    ends = [r["step"] - 1 for r in _records(run, "episode")]
+    distance = np.linalg.norm(next_obs[:, :2], axis=1)
+    terminated = [e for e in ends if distance[e] > 4]
+    truncated = [e for e in ends if distance[e] <= 4]
+    assert truncated
+    assert terminated
+    assert discount[truncated] == pytest.approx(0.99)
+    assert not discount[terminated].any()
+    # Rows chain within an episode; at its end next_obs is the last one seen, not the reset one.
+    chained = (next_obs[:-1] == obs[1:]).all(1)
+    assert not chained[[e for e in ends if e < len(chained)]].any()
+    assert chained.sum() == len(chained) - len([e for e in ends if e < len(chained)])
+
+
+def test_learning_starts_after_warmup_with_one_update_per_step(tmp_path: Path) -> None:
+    run = train(_config(tmp_path), quiet=True)
+    tensors = checkpoint.load_weights(last_weights(run))
+    assert int(tensors["agent._extra_state"]) == 400 - 100
+    first, *rest = _records(run, "train")
+    assert "critic/loss" not in first
+    assert "critic/loss" in rest[-1]
+    actions = _rows(run)[:100, 3:5]
+    assert np.abs(actions).max() <= 1
+    assert actions.min() < -0.9
+    assert actions.max() > 0.9
+
+
+def test_a_loss_that_overflows_stops_the_run_with_intact_weights(tmp_path: Path) -> None:
+    config = _config(tmp_path, env="toy_envs:HugeReward-v0")
+    with pytest.raises(NumericFault, match="3 updates in a row"):
+        train(config, quiet=True)
+    assert "NumericFault" in (config.folder / "run.log").read_text()
+
+
+def test_numeric_fault_is_one_line_and_exit_4(cli: Run, tmp_path: Path) -> None:
+    args = [a.replace("Point", "HugeReward") for a in TINY]
+    done = cli(*args, "--out", str(tmp_path))
+    assert done.returncode == 4
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("bridgerl: error: 3 updates in a row")
+
+
+def test_a_silent_mujoco_reset_is_counted_and_its_transition_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = _config(tmp_path, env="toy_envs:Exploding-v0")
+    config = dataclasses.replace(config, eval=dataclasses.replace(config.eval, episodes=1))
+    run = train(config, quiet=True)
+    diverged = json.loads((run / "DONE").read_text())["diverged_episodes"]
+    assert diverged > 0
+    assert len(_rows(run)) == 400 - diverged
+    assert len([r for r in _records(run, "episode") if "episode/diverged" in r]) == diverged
+    assert not (tmp_path / "MUJOCO_LOG.TXT").exists()
+
+
+def test_training_stops_once_the_wanted_return_is_reached(tmp_path: Path) -> None:
+    config = _config(tmp_path)
+    config = dataclasses.replace(config, eval=dataclasses.replace(config.eval, stop_at=-1e6))
+    run = train(config, quiet=True)
+    assert json.loads((run / "DONE").read_text())["step"] == 200
+    assert last_weights(run).name.endswith("000200")
+
+
+def test_evaluations_are_written_under_stable_baselines3_keys(tmp_path: Path) -> None:
+    run = train(_config(tmp_path), quiet=True)
+    with np.load(run / "evaluations.npz") as data:
+        assert data["timesteps"].tolist() == [200, 400]
+        assert data["results"].shape == data["ep_lengths"].shape == (2, 2)
+    done = json.loads((run / "DONE").read_text())
+    means = [r["eval/return_mean"] for r in _records(run, "eval")]
+    assert done["best_return"] == max(means)
+    assert done["final_return"] == means[-1]
+    assert done["average_return"] == pytest.approx(np.mean(means))
+
+
+def test_tensorboard_has_the_tags_of_stable_baselines3(tmp_path: Path) -> None:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    config = _config(tmp_path)
+    config = dataclasses.replace(config, log=dataclasses.replace(config.log, tensorboard=True))
+    run = train(config, quiet=True)
+    accumulator = events.EventAccumulator(str(run / "tb"))
+    accumulator.Reload()
+    wanted = {
+        "rollout/ep_rew_mean",
+        "rollout/ep_len_mean",
+        "train/actor_loss",
+        "train/critic_loss",
+        "train/ent_coef",
+        "train/ent_coef_loss",
+        "eval/mean_reward",
+        "eval/mean_ep_length",
+        "time/fps",
+    }
+    assert wanted <= set(accumulator.Tags()["scalars"])
+
+
+def test_a_terminal_shows_a_live_bar_with_speed_eta_and_return(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": path, "TERM": "xterm", "COLUMNS": "120"}
+    command = [sys.executable, "-m", "bridgerl", *TINY, "--out", str(tmp_path)]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        text = _read_terminal(ours)
+    os.close(ours)
+    assert process.returncode == 0
+    for word in ("steps/s", "eta", "/600", "return", "run folder:"):
+        assert word in text, word
+
+
+def _read_terminal(handle: int) -> str:
+    seen = bytearray()
+    try:
+        while data := os.read(handle, 4096):
+            seen += data
+    except OSError:  # A terminal whose program has gone cannot be read.
+        pass
+    return seen.decode()
