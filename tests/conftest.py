@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 HERE = Path(__file__).parent
 
@@ -18,6 +19,9 @@ TINY = (
     "--train.buffer-size 10000 --actor.hidden 16 --critic.hidden 16 --eval.every 200 "
     "--eval.episodes 2 --log.every 50 --save.every 150 --log.no-tensorboard"
 ).split()
+
+
+torch.set_num_threads(1)  # Workers share the cores; a thread each is fastest.
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bridgerl.actors import ACTORS
+from bridgerl.actors.sac import AutoTemperature
 from bridgerl.agent import Agent, build_agent
 from bridgerl.critics import CRITICS
 from bridgerl.presets import resolve
@@ -234,16 +235,18 @@ def test_cdq_target_is_the_smaller_head_and_actor_q_can_be_the_first() -> None:
 
 
 def test_sac_temperature_moves_towards_the_target_entropy() -> None:
-    agent, batch = _agent("sac", "cdq"), _batch()
-    temperature = agent.actor.temperature  # pyright: ignore[reportAttributeAccessIssue]
-    start = temperature.value
-    temperature.update(torch.tensor(-10.0))  # Entropy 10 is far above the target of -2.
+    start = 1.0
+    temperature = AutoTemperature(start, lr=3e-4, target_entropy=-2.0)
+    temperature.update(torch.tensor(-10.0))  # Entropy 10 is far above the target.
     assert temperature.value < start
-    temperature.update(torch.tensor(10.0))
     for _ in range(5):
         temperature.update(torch.tensor(10.0))
     assert temperature.value > start
-    config = dataclasses.replace(resolve("toy", "sac", "cdq", "lite").actor, temperature_lr=None)
-    fixed = build_agent(config, resolve("toy", "sac", "cdq", "lite").critic, SPEC, Streams(0))
-    fixed.update(batch)
-    assert float(fixed.actor.temperature.value) == 1.0  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_fixed_temperature_stays() -> None:
+    config = resolve("toy", "sac", "cdq", "lite")
+    actor = dataclasses.replace(config.actor, temperature_lr=None)
+    agent = build_agent(actor, config.critic, SPEC, Streams(0))
+    agent.update(_batch())
+    assert agent.update(_batch())["actor/temperature"] == 1.0

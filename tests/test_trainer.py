@@ -29,7 +29,7 @@ def _config(out: Path, env: str = "toy_envs:Point-v0", **train_values: Any) -> R
         out=out,
         steps=400,
         actor=dataclasses.replace(base.actor, hidden=(16,)),
-        critic=dataclasses.replace(base.critic, hidden=(16,)),  # pyright: ignore[reportCallIssue]
+        critic=dataclasses.replace(base.critic, hidden=(16,)),
         train=dataclasses.replace(base.train, **values),
         eval=dataclasses.replace(base.eval, every=200, episodes=2),
         log=dataclasses.replace(base.log, every=50, tensorboard=False),
@@ -113,6 +113,26 @@ def test_training_stops_once_the_wanted_return_is_reached(tmp_path: Path) -> Non
     run = train(config, quiet=True)
     assert json.loads((run / "DONE").read_text())["step"] == 200
     assert last_weights(run).name.endswith("000200")
+    log = (run / "metrics.jsonl").read_bytes()
+    train(config, quiet=True)  # Started again, it stays where it is.
+    assert (run / "metrics.jsonl").read_bytes() == log
+
+
+def test_a_run_that_goes_on_is_not_done_until_it_ends(tmp_path: Path) -> None:
+    config = _config(tmp_path)
+    run = train(config, quiet=True)
+    longer = dataclasses.replace(config, steps=500)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bridgerl.trainer.Trainer._log", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(longer, quiet=True)
+    assert not (run / "DONE").exists()
+    train(longer, quiet=True)
+    assert json.loads((run / "DONE").read_text())["step"] == 500
+
+
+def _interrupted(trainer: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_evaluations_are_written_under_stable_baselines3_keys(tmp_path: Path) -> None:

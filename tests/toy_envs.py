@@ -51,6 +51,6 @@ class Exploding(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
         return super().step(action)
 
 
-gym.register("Point-v0", Point, max_episode_steps=50)
-gym.register("HugeReward-v0", HugeReward, max_episode_steps=50)
-gym.register("Exploding-v0", Exploding)
+gym.register("Point-v0", "toy_envs:Point", max_episode_steps=50)
+gym.register("HugeReward-v0", "toy_envs:HugeReward", max_episode_steps=50)
+gym.register("Exploding-v0", "toy_envs:Exploding")

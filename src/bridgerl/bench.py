@@ -20,18 +20,19 @@ from bridgerl.agent import build_agent
 from bridgerl.envs import Task, versions
 from bridgerl.presets import resolve
 from bridgerl.replay import Replay
-from bridgerl.runtime import prepare, settle
+from bridgerl.runtime import tuned_process
 from bridgerl.streams import Streams
 
 BATCH = 256
 FILL = 1_000
+SB3_NAMES = {"sac": "SAC", "td3": "TD3"}
 
 
 def bench(env: str, actor: str, steps: int, repeats: int, threads: int) -> dict[str, Any]:
     """Median steps/s of each contender and the parts of ours, in milliseconds per step."""
     Task(env, 0).close()  # Refuses an unfit environment before any work.
     contenders: dict[str, Callable[..., Any]] = {"bridgerl": _ours}
-    if importlib.util.find_spec("stable_baselines3") is not None:
+    if actor in SB3_NAMES and importlib.util.find_spec("stable_baselines3") is not None:
         contenders["stable-baselines3"] = _sb3
     results: dict[str, list[dict[str, float]]] = {name: [] for name in contenders}
     for _ in range(repeats):
@@ -86,8 +87,13 @@ def _isolated(measure: Callable[..., Any], *args: Any) -> dict[str, float]:
 
 
 def _ours(env: str, actor: str, steps: int, threads: int) -> dict[str, float]:
+    """The trainer's step as our users run it."""
+    with tuned_process(threads):
+        return _timed_steps(env, actor, steps)
+
+
+def _timed_steps(env: str, actor: str, steps: int) -> dict[str, float]:
     """The trainer's step, with a clock around each part."""
-    prepare(threads)
     config = resolve(env, actor, "cdq", "lite")
     train = dataclasses.replace(config.train, batch_size=BATCH)
     task, streams = Task(env, 0), Streams(0)
@@ -99,7 +105,6 @@ def _ours(env: str, actor: str, steps: int, threads: int) -> dict[str, float]:
     noise = np.random.default_rng(0)
     started = 0.0
     warm = 100
-    settle()
     for step in range(-FILL - warm, steps):
         if step == 0:
             started = time.perf_counter()
@@ -143,9 +148,7 @@ def _sb3(env: str, actor: str, steps: int, threads: int) -> dict[str, float]:
     }
     if actor == "td3":
         common["policy_kwargs"] = {"net_arch": [256, 256]}
-    model = {"sac": stable_baselines3.SAC, "td3": stable_baselines3.TD3}[actor](
-        "MlpPolicy", env, **common
-    )
+    model = getattr(stable_baselines3, SB3_NAMES[actor])("MlpPolicy", env, **common)
     model.learn(FILL + 100)
     started = time.perf_counter()
     model.learn(steps, reset_num_timesteps=False)

@@ -1,25 +1,33 @@
 """The command line: verbs, flags, one-line errors, exit codes."""
 
-import contextlib
-import dataclasses
-import io
 import json
-import re
+import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
-from bridgerl.errors import BridgeError, UserError, choose, nearest
+from bridgerl import __version__
+from bridgerl.actors import ACTORS
+from bridgerl.bench import bench, show
+from bridgerl.critics import CRITICS
+from bridgerl.errors import BridgeError, UserError, choose, require
+from bridgerl.flags import HELP, PROGRAM, flags_of, parse, refuse_odd_words
+from bridgerl.player import check_env, play
+from bridgerl.presets import ENVS, PRESETS, resolve
+from bridgerl.rundir import compare, read_config, verify
+from bridgerl.trainer import Stopped, train
 
-T = TypeVar("T")
-PROGRAM = "bridgerl"
-Positional = tyro.conf.Positional
+RunFolder = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+
+
+def _one_of(names: Iterable[str]) -> str:
+    return "{" + ",".join(names) + "}"
 
 
 @dataclass(frozen=True)
@@ -29,7 +37,7 @@ class Evaluate:
     Example: bridgerl evaluate runs/Hopper-v5/sac-cdq-lite/seed0 --episodes 20
     """
 
-    run: Positional[Path]
+    run: RunFolder
     """Run folder."""
     episodes: int = 10
     """Episodes to play."""
@@ -42,10 +50,8 @@ class Evaluate:
 
     def __call__(self) -> int:
         """Load, play, print."""
-        from bridgerl.player import play
-
-        if self.episodes < 1:
-            raise UserError(f"episodes must be at least 1, got {self.episodes}")
+        require(self.episodes >= 1, "episodes", self.episodes, "must be at least 1")
+        require(0 <= self.seed < 2**32, "seed", self.seed, "must be from 0 to 2**32 - 1")
         result = play(self.run, self.weights, self.episodes, self.seed)
         if self.json:
             print(json.dumps(result))
@@ -64,15 +70,13 @@ class Verify:
     Example: bridgerl verify runs/Hopper-v5/sac-cdq-lite/seed0
     """
 
-    run: Positional[Path]
+    run: RunFolder
     """Run folder."""
     json: bool = False
     """Print JSON."""
 
     def __call__(self) -> int:
         """Exit 0 when all is intact, 5 at the first damaged file."""
-        from bridgerl.rundir import verify
-
         checked = verify(self.run)
         print(json.dumps({"intact": checked}) if self.json else f"intact: {', '.join(checked)}")
         return 0
@@ -85,17 +89,15 @@ class Compare:
     Example: bridgerl compare runs/a/seed0 runs/b/seed0
     """
 
-    run_a: Positional[Path]
+    run_a: RunFolder
     """Run folder."""
-    run_b: Positional[Path]
+    run_b: RunFolder
     """Run folder."""
     json: bool = False
     """Print JSON."""
 
     def __call__(self) -> int:
         """Exit 0 when equal, 1 when not."""
-        from bridgerl.rundir import compare, read_config
-
         for run in (self.run_a, self.run_b):
             read_config(run)
         difference = compare(self.run_a, self.run_b)
@@ -113,15 +115,13 @@ class CheckEnv:
     Example: bridgerl check-env Hopper-v5
     """
 
-    env: Positional[str]
+    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
     """Gymnasium id, e.g. Hopper-v5 or my_module:MyEnv-v0."""
     json: bool = False
     """Print JSON."""
 
     def __call__(self) -> int:
         """Exit 0 when the environment is fit, 2 or 3 with the reason."""
-        from bridgerl.player import check_env
-
         facts = check_env(self.env)
         text = f"{self.env} is fit: {facts['obs_dim']} observations, {facts['action_dim']} actions"
         text += ", resumes exactly" if facts["reproducible"] else ", but does not resume exactly"
@@ -141,10 +141,6 @@ class Listing:
 
     def __call__(self) -> int:
         """Print the registries."""
-        from bridgerl.actors import ACTORS
-        from bridgerl.critics import CRITICS
-        from bridgerl.presets import ENVS, PRESETS
-
         tables = {
             "actors": {k: (v.__doc__ or "").splitlines()[0] for k, v in ACTORS.items()},
             "critics": {k: (v.__doc__ or "").splitlines()[0] for k, v in CRITICS.items()},
@@ -171,7 +167,7 @@ class Bench:
 
     env: str = "HalfCheetah-v5"
     """Environment to step."""
-    actor: Literal["sac", "td3"] = "sac"
+    actor: Annotated[str, tyro.conf.arg(metavar=_one_of(ACTORS))] = "sac"
     """Actor; the critic is CDQ, both 2 x 256, as Stable-Baselines3 has them."""
     steps: int = 1000
     """Steps with updates per repetition."""
@@ -184,11 +180,9 @@ class Bench:
 
     def __call__(self) -> int:
         """Measure and print a table."""
-        from bridgerl.bench import bench, show
-
         for name in ("steps", "repeats", "threads"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be at least 1, got {getattr(self, name)}")
+            require(getattr(self, name) >= 1, name, getattr(self, name), "must be at least 1")
+        choose("actor", self.actor, ACTORS)
         result = bench(self.env, self.actor, self.steps, self.repeats, self.threads)
         print(json.dumps(result)) if self.json else show(result)
         return 0
@@ -203,19 +197,25 @@ VERBS: dict[str, Any] = {
     "check-env": CheckEnv,
     "list": Listing,
 }
-TRAIN_HELP = """Train a run, or resume it.
+TRAIN_HELP = f"""Train a run, or resume it.
 
 The same command again resumes an unfinished run.
-Example: bridgerl train --env Hopper-v5 --actor sac --critic cdq --seed 1"""
+
+Example: bridgerl train --env Hopper-v5 --actor sac --critic cdq --seed 1
+
+Besides the flags below:
+--actor {_one_of(ACTORS)}: what acts; its settings are --actor.* (default: sac)
+--critic {_one_of(CRITICS)}: what values actions; its settings are --critic.* (default: cdq)
+--preset {_one_of(PRESETS)}: where all defaults come from (default: lite)
+--quiet: print nothing but warnings and errors"""
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
-    from bridgerl.trainer import Stopped
-
-    args = sys.argv[1:] if args is None else list(args)
+    """Run one command; returns its exit code. Help leaves by SystemExit, as argparse does."""
     try:
-        return _dispatch(list(args))
+        code = _dispatch(sys.argv[1:] if args is None else list(args))
+        sys.stdout.flush()
+        return code
     except Stopped as stop:
         print(f"{PROGRAM}: {stop}", file=sys.stderr)
         return stop.exit_code
@@ -223,14 +223,16 @@ def main(args: Sequence[str] | None = None) -> int:
         text = " ".join(str(error).split())
         print(f"{PROGRAM}: error: {text}", file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        return 130
     except BrokenPipeError:
+        # Python flushes stdout once more at exit, which must not fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
 
 def _dispatch(args: list[str]) -> int:
-    from bridgerl import __version__
-
-    if not args or args[0] in ("-h", "--help", "help"):
+    if not args or args[0] in HELP | {"help"}:
         _print_overview()
         return 0
     verb, rest = args[0], args[1:]
@@ -238,9 +240,10 @@ def _dispatch(args: list[str]) -> int:
         print(f"{PROGRAM} {__version__}")
         return 0
     choose("command", verb, VERBS)
+    refuse_odd_words(rest)
     if verb == "train":
         return _train(rest)
-    return _parse(VERBS[verb], rest, verb)()
+    return parse(VERBS[verb], rest, verb)()
 
 
 def _print_overview() -> None:
@@ -251,92 +254,35 @@ def _print_overview() -> None:
     console = Console(highlight=False)
     console.print(f"usage: {PROGRAM} COMMAND [flags]; {PROGRAM} COMMAND --help tells more\n")
     console.print(grid)
+    console.print(f"\nExample: {PROGRAM} train --env Hopper-v5")
 
 
 def _train(args: list[str]) -> int:
     """Two passes: names pick the config classes, then every field of theirs is a flag."""
-    from bridgerl.presets import resolve
-    from bridgerl.trainer import train
-
-    picks = {"actor": "sac", "critic": "cdq", "preset": "lite", "env": ""}
+    picks = {"--env": "", "--actor": "sac", "--critic": "cdq", "--preset": "lite"}
     rest: list[str] = []
     words = iter(args)
-    quiet = False
     for word in words:
         flag, equals, value = word.partition("=")
-        name = flag.removeprefix("--")
-        if flag.startswith("--") and name in picks:
-            picks[name] = value if equals else _value_of(flag, words)
-        elif word == "--quiet":
-            quiet = True
-        else:
+        if flag in picks:
+            picks[flag] = value if equals else _value_of(flag, words)
+        elif word != "--quiet":
             rest.append(word)
-    _refuse_repeated(args)
-    wants_help = bool({"-h", "--help"} & set(rest))
-    if not picks["env"]:
-        if not wants_help:
-            raise UserError("train needs --env, e.g. --env Hopper-v5; see `bridgerl list`")
-        picks["env"] = "Hopper-v5"
-    default = resolve(picks["env"], picks["actor"], picks["critic"], picks["preset"])
-    config = _parse(type(default), rest, "train", default=default)
-    train(config, quiet=quiet)
+    if not picks["--env"]:
+        if not HELP & set(rest):
+            raise UserError("train needs --env, e.g. --env Hopper-v5 (see bridgerl list)")
+        picks["--env"] = next(iter(ENVS))
+    default = resolve(*picks.values())
+    known = [*picks, "--quiet", *flags_of(default)]
+    config = parse(
+        type(default), rest, "train", known=known, default=default, description=TRAIN_HELP
+    )
+    train(config, quiet="--quiet" in args)
     return 0
 
 
 def _value_of(flag: str, words: Iterator[str]) -> str:
     value = next(words, None)
     if value is None or value.startswith("--"):
-        raise UserError(f"{flag} needs a value")
+        raise UserError(f"{flag} needs a value (see {PROGRAM} train --help)")
     return value
-
-
-def _refuse_repeated(args: list[str]) -> None:
-    flags = [a.partition("=")[0] for a in args if re.match(r"--[a-z]", a)]
-    for flag in flags:
-        if flags.count(flag) > 1:
-            raise UserError(f"{flag} is given more than once")
-
-
-def _parse(kind: Callable[..., T] | type[T], args: list[str], verb: str, default: Any = None) -> T:
-    """Tyro's flags for a dataclass, its boxed errors turned into one line."""
-    _refuse_repeated(args)
-    extra = {} if default is None else {"default": default}
-    caught = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(caught):
-            config, unknown = tyro.cli(
-                kind,
-                prog=f"{PROGRAM} {verb}",
-                args=args,
-                return_unknown_args=True,
-                **extra,
-            )
-    except SystemExit as stop:
-        if not stop.code:
-            raise
-        raise UserError(f"{_one_line(caught.getvalue())} (see {PROGRAM} {verb} --help)") from None
-    if unknown:
-        known = _flags(kind if default is None else type(default), default)
-        raise UserError(
-            f"unknown argument {unknown[0]!r}{nearest(unknown[0], known)} "
-            f"(see {PROGRAM} {verb} --help)"
-        )
-    return config
-
-
-def _one_line(box: str) -> str:
-    """The message inside one of tyro's boxes."""
-    lines = [re.sub(r"[│╭╮╰╯─]", " ", line).strip() for line in box.splitlines()]
-    body = [line for line in lines if line and not line.startswith("Parsing error")]
-    text = " ".join(body)
-    return re.split(r"For full helptext|Argument helptext", text)[0].strip()
-
-
-def _flags(cls: Any, value: Any, prefix: str = "--") -> list[str]:
-    names: list[str] = []
-    for f in dataclasses.fields(cls):
-        name = prefix + f.name.replace("_", "-")
-        inner = getattr(value, f.name, None)
-        nested = dataclasses.is_dataclass(inner)
-        names += _flags(type(inner), inner, name + ".") if nested else [name]
-    return names

@@ -1,6 +1,7 @@
 """A run as data: what the command line fills in, what config.json holds, what resume compares."""
 
 import dataclasses
+import math
 import re
 import types
 from dataclasses import dataclass, field
@@ -12,6 +13,9 @@ from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import UserError, choose, require
 
 C = TypeVar("C")
+
+SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SAFE_NAME_RULE = "must be letters, digits, '.', '_' or '-', at most 64, a letter or digit first"
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,15 @@ class TrainConfig:
         """Refuse sizes that cannot train."""
         at_least_one = "must be at least 1"
         require(self.batch_size >= 1, "train.batch-size", self.batch_size, at_least_one)
-        require(self.buffer_size >= 1, "train.buffer-size", self.buffer_size, at_least_one)
+        ok = 1 <= self.buffer_size <= 10**9
+        require(ok, "train.buffer-size", self.buffer_size, "must be from 1 to 10**9")
         require(self.warmup >= 1, "train.warmup", self.warmup, at_least_one)
         require(0 <= self.discount < 1, "train.discount", self.discount, "must be in [0, 1)")
         require(1 <= self.threads <= 1024, "train.threads", self.threads, "must be from 1 to 1024")
         if self.batch_size > self.buffer_size:
             raise UserError(
-                f"train.batch-size {self.batch_size} is larger than "
-                f"train.buffer-size {self.buffer_size}; raise the buffer"
+                f"--train.batch-size {self.batch_size} is larger than "
+                f"--train.buffer-size {self.buffer_size}; lower the first or raise the second"
             )
 
 
@@ -61,8 +66,8 @@ class EvalConfig:
         """Refuse an evaluation that never ends or never happens."""
         require(self.every >= 1, "eval.every", self.every, "must be at least 1")
         require(self.episodes >= 1, "eval.episodes", self.episodes, "must be at least 1")
-        number = self.stop_at is None or self.stop_at == self.stop_at
-        require(number, "eval.stop-at", self.stop_at, "must be a number")
+        ok = self.stop_at is None or math.isfinite(self.stop_at)
+        require(ok, "eval.stop-at", self.stop_at, "must be finite, or None")
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ class RunConfig:
     critic: CriticConfig
     """Settings of the chosen critic."""
     preset: str = "lite"
-    """Where the defaults came from; a label."""
+    """Where the defaults come from."""
     steps: int = 1_000_000
     """Environment steps in all."""
     seed: int = 0
@@ -131,11 +136,20 @@ class RunConfig:
     def __post_init__(self) -> None:
         """Refuse what no part could refuse on its own."""
         require(self.env != "", "env", self.env, "must name an environment, e.g. Hopper-v5")
-        require(self.steps >= 1, "steps", self.steps, "must be at least 1")
+        require(1 <= self.steps < 10**12, "steps", self.steps, "must be from 1 to 10**12 - 1")
         require(0 <= self.seed < 2**32, "seed", self.seed, "must be from 0 to 2**32 - 1")
-        if self.name is not None:
-            ok = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.name) is not None
-            require(ok, "name", self.name, "must be letters, digits, '.', '_' or '-' (at most 64)")
+        # These become paths, and lines of output.
+        odd = re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", str(self.out))
+        require(odd is None, "out", str(self.out), "must be text without control characters")
+        for field_name in ("name", "preset"):
+            value = getattr(self, field_name)
+            ok = value is None or SAFE_NAME.fullmatch(value) is not None
+            require(ok, field_name, value, SAFE_NAME_RULE)
+        if self.train.warmup >= self.steps:
+            raise UserError(
+                f"--train.warmup {self.train.warmup} leaves nothing of --steps {self.steps} "
+                "to learn in; lower --train.warmup or raise --steps"
+            )
 
     @property
     def actor_name(self) -> str:
@@ -151,7 +165,8 @@ class RunConfig:
     def folder(self) -> Path:
         """runs/<env>/<actor>-<critic>-<preset>/seed<k>."""
         setting = self.name or f"{self.actor_name}-{self.critic_name}-{self.preset}"
-        return self.out / re.sub(r"[^A-Za-z0-9._-]+", "_", self.env) / setting / f"seed{self.seed}"
+        env = re.sub(r"^\.|[^A-Za-z0-9._-]+", "_", self.env)
+        return self.out / env / setting / f"seed{self.seed}"
 
 
 def _name_of(config: object, table: dict[str, Any]) -> str:
@@ -224,7 +239,7 @@ def _decode_value(hint: Any, value: Any, where: str) -> Any:
 def _decode_scalar(hint: Any, value: Any, where: str) -> Any:
     if hint is Path and isinstance(value, str):
         return Path(value)
-    if hint is float and type(value) in (int, float):
+    if hint is float and (type(value) is float or (type(value) is int and abs(value) < 2**53)):
         return float(value)
     if type(value) is hint or (dataclasses.is_dataclass(hint) and isinstance(value, hint)):
         return value

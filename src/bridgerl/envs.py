@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.metadata
-import importlib.util
 import warnings
 from typing import Any, NamedTuple
 
@@ -13,8 +12,9 @@ from bridgerl.errors import EnvFault, UserError, nearest
 from bridgerl.streams import derive_seed
 from bridgerl.types import EnvSpec
 
-# Untyped on purpose: the engine is a compiled module without stubs, and optional.
-_mujoco: Any = importlib.import_module("mujoco") if importlib.util.find_spec("mujoco") else None
+# Untyped on purpose: the engine is a compiled module without stubs.
+_mujoco: Any = importlib.import_module("mujoco")
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 MUJOCO_DIVERGED = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC", "mjWARN_BADCTRL")
 
 
@@ -34,25 +34,30 @@ class Task:
 
     def __init__(self, env_id: str, seed: int, purpose: str = "env") -> None:
         self.env = make(env_id)
-        self.spec = check_spaces(env_id, self.env)
+        try:
+            self.spec = check_spaces(env_id, self.env)
+        except UserError:
+            self.env.close()
+            raise
         self.actions: list[np.ndarray] = []
         self._seed = seed
         self._purpose = purpose
         space = self.env.action_space
         assert isinstance(space, gym.spaces.Box)
         self._shape, self._dtype = space.shape, space.dtype
-        self._low = space.low.astype(np.float64).reshape(-1)
-        self._span = space.high.astype(np.float64).reshape(-1) - self._low
+        self._half_low = 0.5 * space.low.astype(np.float64).reshape(-1)
+        self._half_high = 0.5 * space.high.astype(np.float64).reshape(-1)
         self._warnings = _divergence_counters(self.env)
         self.obs = np.zeros(self.spec.obs_dim, np.float32)
         self.reward = 0.0
+        self._episode_seed = 0
 
     def reset(self, *key: int) -> np.ndarray:
         """Begin the episode with this key; returns its first observation, float32."""
         self.actions = []
-        seed = derive_seed(self._seed, self._purpose, *key) % 2**32
+        self._episode_seed = derive_seed(self._seed, self._purpose, *key) % 2**32
         try:
-            obs, _ = self.env.reset(seed=seed)
+            obs, _ = self.env.reset(seed=self._episode_seed)
         except Exception as error:
             raise self._fault(f"reset raised {type(error).__name__}: {error}") from error
         self.obs = self._observation(obs)
@@ -62,7 +67,9 @@ class Task:
     def step(self, action: np.ndarray) -> Outcome:
         """Apply an action in [-1, 1]; a silent MuJoCo reset counts as a truncation."""
         self.actions.append(action)
-        scaled = self._low + 0.5 * (action.astype(np.float64) + 1.0) * self._span
+        # Written so that -1 and 1 meet the bounds exactly.
+        wide = action.astype(np.float64)
+        scaled = (1.0 - wide) * self._half_low + (1.0 + wide) * self._half_high
         try:
             obs, reward, terminated, truncated, _ = self.env.step(
                 scaled.astype(self._dtype).reshape(self._shape)
@@ -71,8 +78,8 @@ class Task:
         except Exception as error:
             raise self._fault(f"step raised {type(error).__name__}: {error}") from error
         self.obs = self._observation(obs)
-        if not np.isfinite(np.float32(self.reward)):
-            raise self._fault(f"reward is {self.reward}")
+        if not abs(self.reward) <= FLOAT32_MAX:
+            raise self._fault(f"reward is {self.reward}, not finite in float32")
         diverged = self._warnings is not None and bool(self._warnings().any())
         return Outcome(
             self.obs, self.reward, bool(terminated), bool(truncated) or diverged, diverged
@@ -89,7 +96,11 @@ class Task:
         self.env.close()
 
     def _observation(self, obs: Any) -> np.ndarray:
-        flat = np.asarray(obs, np.float32).reshape(-1)
+        try:
+            with np.errstate(over="ignore"):
+                flat = np.asarray(obs, np.float32).reshape(-1)
+        except (TypeError, ValueError) as error:
+            raise self._fault(f"observation is no array of numbers: {error}") from error
         if flat.shape != (self.spec.obs_dim,):
             raise self._fault(f"observation has {flat.size} numbers, not {self.spec.obs_dim}")
         finite = np.isfinite(flat)
@@ -100,7 +111,8 @@ class Task:
         return flat
 
     def _fault(self, what: str) -> EnvFault:
-        return EnvFault(f"{self.spec.env_id}: {what} at step {len(self.actions)} of an episode")
+        step, seed = len(self.actions), self._episode_seed
+        return EnvFault(f"{self.spec.env_id}: {what} at step {step} of the episode seeded {seed}")
 
 
 def make(env_id: str) -> gym.Env[Any, Any]:
@@ -109,12 +121,16 @@ def make(env_id: str) -> gym.Env[Any, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
-            return gym.make(env_id)
+            # Its checker only warns, and in the middle of our output; ours refuses.
+            return gym.make(env_id, disable_env_checker=True)
     except (gym.error.NameNotFound, gym.error.VersionNotFound, gym.error.NamespaceNotFound):
-        hint = nearest(env_id, gym.registry) or "; see `bridgerl list`"
-        raise UserError(f"unknown environment {env_id!r}{hint}") from None
+        module = env_id[: env_id.find(":") + 1]
+        hint = nearest(env_id, [module + name for name in gym.registry])
+        raise UserError(f"unknown environment {env_id!r}{hint or '; see bridgerl list'}") from None
     except ModuleNotFoundError as error:
-        raise UserError(f"environment {env_id!r}: {error}; is it installed?") from None
+        what = str(error).partition(".")[0]  # Gymnasium adds two sentences.
+        hint = "is it installed, or on PYTHONPATH?"
+        raise UserError(f"environment {env_id!r} cannot be made: {what}; {hint}") from None
     except Exception as error:
         text = " ".join(str(error).split())
         raise UserError(f"environment {env_id!r} cannot be made: {text}") from error
@@ -138,8 +154,8 @@ def check_spaces(env_id: str, env: gym.Env[Any, Any]) -> EnvSpec:
             raise UserError(f"{env_id} has an empty {name} space {space.shape}")
     if not (np.isfinite(action.low).all() and np.isfinite(action.high).all()):
         raise UserError(
-            f"{env_id} has an unbounded action space; "
-            "wrap it with gymnasium.wrappers.RescaleAction or give finite bounds"
+            f"{env_id} has an action space with infinite or NaN bounds; "
+            "give it finite ones, e.g. with gymnasium.wrappers.TransformAction"
         )
     if not (action.low < action.high).all():
         raise UserError(f"{env_id} has an action whose low is not below its high")
@@ -156,14 +172,13 @@ def versions() -> dict[str, str]:
 
 def _quiet_mujoco() -> None:
     """Keep MUJOCO_LOG.TXT out of the working folder; we read the counters instead."""
-    if _mujoco is not None:
-        _mujoco.set_mju_user_warning(lambda _: None)
+    _mujoco.set_mju_user_warning(lambda _: None)
 
 
 def _divergence_counters(env: gym.Env[Any, Any]) -> Any:
     """A reader of MuJoCo's divergence counters, or None for other engines."""
     data: Any = getattr(env.unwrapped, "data", None)
-    if _mujoco is None or not isinstance(data, _mujoco.MjData):
+    if not isinstance(data, _mujoco.MjData):
         return None
     index = [getattr(_mujoco.mjtWarning, name).value for name in MUJOCO_DIVERGED]
     return lambda: data.warning.number[index]

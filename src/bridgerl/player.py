@@ -8,10 +8,9 @@ import numpy as np
 from bridgerl import checkpoint
 from bridgerl.agent import Agent, build_agent
 from bridgerl.envs import Task, versions
-from bridgerl.errors import StorageFault, UserError
 from bridgerl.evaluate import evaluate
 from bridgerl.rundir import best_weights, last_weights, read_config
-from bridgerl.runtime import prepare
+from bridgerl.runtime import tuned_process
 from bridgerl.streams import Streams
 from bridgerl.types import EnvSpec
 
@@ -21,27 +20,23 @@ def load_agent(run: Path, weights: Literal["best", "last"], spec: EnvSpec) -> tu
     config = read_config(run)
     path = best_weights(run) if weights == "best" else last_weights(run)
     agent = build_agent(config.actor, config.critic, spec, Streams(config.seed))
-    tensors = checkpoint.load_weights(path)
-    state = {k.removeprefix("agent."): v for k, v in tensors.items() if k.startswith("agent.")}
-    try:
-        missing, unexpected = agent.load_state_dict(state, strict=False)
-    except (RuntimeError, TypeError) as error:
-        text = " ".join(str(error).split())
-        raise StorageFault(f"{path} does not fit this agent: {text}") from None
-    lost = [name for name in missing if ".optimizer." not in name]
-    if lost or unexpected:
-        raise StorageFault(f"{path} does not fit this agent: {[*lost, *unexpected][0]}")
+    state = agent.state_dict()
+    wanted = {f"agent.{k}": v for k, v in state.items() if ".optimizer." not in k}
+    given = checkpoint.load_weights(path)
+    given = {k: v for k, v in given.items() if k[:6] == "agent." and ".optimizer." not in k}
+    checkpoint.check_fit(given, wanted, str(path / checkpoint.TENSORS))
+    agent.load_state_dict({k.removeprefix("agent."): v for k, v in given.items()}, strict=False)
     return agent, int(path.name.rpartition("-")[2])
 
 
 def play(run: Path, weights: Literal["best", "last"], episodes: int, seed: int) -> dict[str, Any]:
     """Deterministic episodes with a run's weights."""
     config = read_config(run)
-    prepare(config.train.threads)
     task = Task(config.env, seed, "play")
     try:
         agent, step = load_agent(run, weights, task.spec)
-        result = evaluate(agent, task, episodes, seed=seed, key=0)
+        with tuned_process(config.train.threads):
+            result = evaluate(agent, task, episodes, seed=seed, key=0)
     finally:
         task.close()
     return {
@@ -61,8 +56,6 @@ def check_env(env_id: str, steps: int = 200) -> dict[str, Any]:
         traces = [_trace(task, steps) for _ in range(2)]
     finally:
         task.close()
-    if len(traces[0]) == 0:
-        raise UserError(f"{env_id} ended before its first step")
     same = len(traces[0]) == len(traces[1]) and all(
         np.array_equal(a, b) for a, b in zip(*traces, strict=True)
     )
@@ -83,7 +76,7 @@ def _trace(task: Task, steps: int) -> list[np.ndarray]:
     for _ in range(steps):
         action = draws.uniform(-1, 1, task.spec.action_dim).astype(np.float32)
         out = task.step(action)
-        rows.append(np.append(out.obs, np.float32(out.reward)))
+        rows.append(np.append(out.obs.astype(np.float64), out.reward))
         if out.terminated or out.truncated:
             episode += 1
             rows.append(task.reset(episode))

@@ -32,7 +32,9 @@ ENVS: dict[str, Overrides] = {
     "Humanoid-v5": {},
     "Walker2d-v5": {},
     "InvertedPendulum-v5": {
-        "steps": 20_000,
+        "steps": 30_000,
+        "actor": {"lr": 1e-3},
+        "critic": {"lr": 1e-3},
         "train": {"warmup": 1_000},
         "eval": {"every": 1_000},
         "save": {"every": 5_000},

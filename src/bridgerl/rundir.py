@@ -11,7 +11,8 @@ from torch import Tensor
 from bridgerl import checkpoint, store
 from bridgerl.config import RunConfig, decode, encode, identity
 from bridgerl.envs import versions
-from bridgerl.errors import StorageFault, UserError
+from bridgerl.errors import BridgeError, StorageFault, UserError
+from bridgerl.runlog import read_metrics
 
 CONFIG = "config.json"
 
@@ -31,10 +32,12 @@ def check_folder(config: RunConfig) -> None:
         raise UserError(f"{folder} cannot be used: {error}; change --out") from None
     if (folder / CONFIG).exists():
         _refuse_other(folder, config)
+    elif checkpoint.checkpoints(folder):
+        raise StorageFault(f"{folder / CONFIG} is missing, though the folder holds checkpoints")
 
 
 def _refuse_other(folder: Path, config: RunConfig) -> None:
-    then, now = identity(_read(folder)["config"]), identity(_plain(encode(config)))
+    then, now = _identity(folder), identity(_plain(encode(config)))
     changed = [
         f"{name} was {then.get(name)!r}, now {now.get(name)!r}"
         for name in sorted(set(then) | set(now))
@@ -50,37 +53,57 @@ def _refuse_other(folder: Path, config: RunConfig) -> None:
 def open_folder(config: RunConfig) -> store.RunLock:
     """Make the folder, lock it, sweep leftovers, write the config."""
     folder = config.folder
+    lock = None
     try:
         for part in ("ckpt", "replay"):
-            (folder / part).mkdir(parents=True, exist_ok=True)
+            store.make_folder(folder / part)
         lock = store.RunLock(folder)
-    except OSError as error:
+        _claim(config)
+        return lock
+    except (OSError, BridgeError) as error:
+        if lock is not None:
+            lock.release()
+        if isinstance(error, BridgeError):
+            raise
         raise UserError(f"{folder} cannot be written: {error.strerror}; change --out") from None
+
+
+def _claim(config: RunConfig) -> None:
+    """With the lock held: check again, sweep leftovers, write the config."""
+    folder = config.folder
+    check_folder(config)  # Another process may have made the folder its own meanwhile.
     for part in (folder, folder / "ckpt", folder / "replay"):
         store.sweep(part)
-    data = store.to_json({"config": encode(config), "versions": versions()})
+    data = store.to_sealed_json({"config": encode(config), "versions": versions()})
     path = folder / CONFIG
     if not path.exists() or path.read_bytes() != data:
         store.publish_file(path, data)
-    return lock
 
 
 def read_config(run: Path) -> RunConfig:
     """The config of a run folder."""
-    if not (run / CONFIG).is_file():
+    if not os.path.isfile(run / CONFIG):  # Unlike Path.is_file, False for impossible names too.
         raise UserError(f"{run} is not a run folder: it has no {CONFIG}")
     try:
         return decode(_read(run)["config"])
-    except UserError as error:
+    except (UserError, ValueError, TypeError, OverflowError) as error:
         raise StorageFault(f"{run / CONFIG} is damaged: {error}") from None
 
 
 def _read(run: Path) -> dict[str, Any]:
     path = run / CONFIG
-    data = store.parse_json(store.read_bytes(path), str(path))
-    if not isinstance(data, dict) or not isinstance(data.get("config"), dict):
+    data = store.open_sealed_json(store.read_json_bytes(path), str(path))
+    if not isinstance(data.get("config"), dict):
         raise StorageFault(f"{path} is damaged: no config inside")
     return data
+
+
+def _identity(run: Path) -> dict[str, Any]:
+    """What decides the trajectory of the run in a folder."""
+    try:
+        return identity(_read(run)["config"])
+    except KeyError as error:
+        raise StorageFault(f"{run / CONFIG} is damaged: {error} is missing") from None
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
@@ -90,8 +113,6 @@ def _plain(data: dict[str, Any]) -> dict[str, Any]:
 
 def best_weights(run: Path) -> Path:
     """The checkpoint with the best evaluation whose weights are on disk."""
-    from bridgerl.runlog import read_metrics
-
     kept = {f"weights-{step:012d}": path for step, path in checkpoint.checkpoints(run, "weights")}
     records = read_metrics(store.read_bytes(run / "metrics.jsonl"))
     scores = {
@@ -117,27 +138,45 @@ def verify(run: Path) -> list[str]:
     """Check every checksum of a run; returns what was checked, raises at the first damage."""
     capacity = read_config(run).train.buffer_size
     checked = [CONFIG]
-    for _, path in checkpoint.checkpoints(run):
-        checkpoint.load(run, path)
-        for _ in checkpoint.replay_rows(run, path, capacity):
-            pass
+    found = checkpoint.checkpoints(run)
+    if not found and (run / checkpoint.DONE).exists():
+        raise StorageFault(f"{run} is finished but has no checkpoint")
+    for _, path in found + checkpoint.checkpoints(run, "weights"):
+        try:
+            _verify_checkpoint(run, path, capacity)
+        except StorageFault:
+            if os.path.lexists(path):
+                raise
+            continue  # The run is under way and has pruned it in this moment.
         checked.append(path.name)
-    for _, path in checkpoint.checkpoints(run, "weights"):
-        checkpoint.load_weights(path)
-        checked.append(path.name)
+    log = run / "metrics.jsonl"
+    if os.path.lexists(log):
+        read_metrics(store.read_bytes(log))
+        checked.append(log.name)
     return checked
+
+
+def _verify_checkpoint(run: Path, path: Path, capacity: int) -> None:
+    """Every checksum of one checkpoint, its replay rows and its part of the log."""
+    if path.name.startswith("weights-"):
+        checkpoint.load_weights(path)
+        return
+    checkpoint.load(run, path)
+    for _ in checkpoint.replay_rows(run, path, capacity):
+        pass
 
 
 def compare(a: Path, b: Path) -> str | None:
     """The first difference between two runs' metrics, weights, generators and replay, or None."""
-    ours, theirs = (identity(_read(p)["config"]) for p in (a, b))
+    ours, theirs = (_identity(p) for p in (a, b))
     for name in sorted(set(ours) | set(theirs)):
         if ours.get(name) != theirs.get(name):
             return f"config {name}: {ours.get(name)!r} against {theirs.get(name)!r}"
     lines = [store.read_bytes(p / "metrics.jsonl").splitlines() for p in (a, b)]
     for number, (x, y) in enumerate(zip(*lines, strict=False), 1):
         if x != y:
-            return f"metrics.jsonl line {number}: {x.decode()[:200]} against {y.decode()[:200]}"
+            ours, theirs = (line.decode(errors="replace")[:200] for line in (x, y))
+            return f"metrics.jsonl line {number}: {ours} against {theirs}"
     if len(lines[0]) != len(lines[1]):
         return f"metrics.jsonl: {len(lines[0])} lines against {len(lines[1])}"
     return _compare_checkpoints(a, b)
@@ -148,8 +187,9 @@ def _compare_checkpoints(a: Path, b: Path) -> str | None:
     if paths[0].name != paths[1].name:
         return f"last checkpoint: {paths[0].name} against {paths[1].name}"
     (one, _), (two, _) = (checkpoint.load(r, p) for r, p in zip((a, b), paths, strict=True))
-    if one.state != two.state:
-        return f"state.json of {paths[0].name}"
+    for name in sorted(set(one.state) | set(two.state)):
+        if one.state.get(name) != two.state.get(name):
+            return f"{name} in state.json of {paths[0].name}"
     for x, y in ((one.tensors, two.tensors), (one.episode, two.episode)):
         name = _first_difference(x, y)
         if name is not None:

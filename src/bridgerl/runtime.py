@@ -1,5 +1,6 @@
 """The process around a run: threads, allocator, and the facts that decide its bits."""
 
+import contextlib
 import ctypes
 import ctypes.util
 import gc
@@ -7,6 +8,7 @@ import hashlib
 import platform
 import signal
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -20,22 +22,31 @@ from bridgerl.errors import UserError
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
-def prepare(threads: int) -> None:
-    """Fix what speed and bits depend on; call once per process, before training."""
+@contextlib.contextmanager
+def tuned_process(threads: int) -> Iterator[None]:
+    """Fix what speed and bits depend on, and give it back afterwards."""
+    before = torch.get_num_threads()
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
+    _keep_freed_memory()
+    # What lives as long as the run need not be looked at by every garbage collection.
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(before)
+
+
+def _keep_freed_memory() -> None:
+    """Stop glibc from returning every freed activation to the kernel, only to fault it in again."""
     if sys.platform == "linux":
-        # glibc gives every freed activation back to the kernel and pays for it in page faults.
         libc = ctypes.CDLL(ctypes.util.find_library("c"))
         if hasattr(libc, "mallopt"):
             libc.mallopt(_M_TRIM_THRESHOLD, 2**30)
             libc.mallopt(_M_MMAP_THRESHOLD, 2**26)
-
-
-def settle() -> None:
-    """Spare what lives as long as the process from every later garbage collection."""
-    gc.collect()
-    gc.freeze()
 
 
 def check_device(device: str) -> None:

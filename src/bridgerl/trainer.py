@@ -23,7 +23,7 @@ from bridgerl.progress import Display
 from bridgerl.replay import Replay, check_memory
 from bridgerl.rundir import check_folder, open_folder
 from bridgerl.runlog import RunLog, summary
-from bridgerl.runtime import StopSignal, check_device, fingerprint, prepare, settle
+from bridgerl.runtime import StopSignal, check_device, fingerprint, tuned_process
 from bridgerl.streams import Streams
 
 LOST_UPDATES_IN_A_ROW = 3
@@ -55,46 +55,67 @@ class Counters:
     recent: list[list[float]] = field(default_factory=list)
     """Return and length of the last hundred episodes."""
 
+    def __post_init__(self) -> None:
+        """Refuse what a damaged state.json may hold."""
+        counts = (self.step, self.episode, self.diverged, self.best_step or 0)
+        numbers = [self.episode_return, self.best_return or 0.0]
+        numbers += [n for row in self.recent for n in row]
+        ok = all(type(c) is int and c >= 0 for c in counts)
+        ok &= all(type(n) in (int, float) for n in numbers)
+        ok &= all(len(row) == 2 for row in self.recent)
+        ok &= all(isinstance(reason, str) for reason in self.inexact)
+        if not ok:
+            raise TypeError("a counter is not a number")
+
 
 def train(config: RunConfig, *, quiet: bool = False) -> Path:
-    """Train, or resume, one run; returns its folder. The single composition root."""
+    """Train, or resume, one run; returns its folder. Nothing is written before all fits."""
     check_device(config.train.device)
-    prepare(config.train.threads)
     task = Task(config.env, config.seed)
-    check_memory(task.spec, min(config.train.buffer_size, config.steps))
-    check_folder(config)
-    lock = open_folder(config)
     try:
+        check_memory(task.spec, min(config.train.buffer_size, config.steps))
+        check_folder(config)
         with (
-            Display(config.steps, quiet=quiet) as display,
-            StopSignal() as stop,
-            contextlib.closing(Trainer(config, task, display, stop)) as trainer,
+            contextlib.closing(Trainer(config, task)) as trainer,
+            tuned_process(config.train.threads),
         ):
-            return trainer.run()
-    except Exception as error:
-        if not isinstance(error, UserError | Stopped):
-            with (config.folder / "run.log").open("a") as file:
-                traceback.print_exc(file=file)
-        raise
+            lock = open_folder(config)
+            try:
+                with Display(config.steps, quiet=quiet) as display, StopSignal() as stop:
+                    trainer.run(display, stop)
+            except Exception as error:
+                if not isinstance(error, UserError | Stopped):
+                    with (config.folder / "run.log").open("a") as file:
+                        traceback.print_exc(file=file)
+                raise
+            finally:
+                lock.release()
     finally:
         task.close()
-        lock.release()
+    return config.folder
 
 
 class Trainer:
-    """One run: its parts, its counters, its loop."""
+    """One run: its parts, its counters, its loop. Building one touches no file."""
 
-    def __init__(self, config: RunConfig, task: Task, display: Display, stop: StopSignal) -> None:
+    log: RunLog
+    display: Display
+    stop: StopSignal
+
+    def __init__(self, config: RunConfig, task: Task) -> None:
         self.config = config
         self.run_folder = config.folder
         self.task = task
-        self.eval_task = Task(config.env, config.seed, "eval")
-        self.display = display
-        self.stop = stop
         self.streams = Streams(config.seed, config.train.device)
-        self.agent: Agent = build_agent(config.actor, config.critic, task.spec, self.streams)
-        self.replay = Replay(config.train.buffer_size, task.spec)
-        self.log = RunLog(self.run_folder, tensorboard=config.log.tensorboard)
+        try:
+            self.agent: Agent = build_agent(config.actor, config.critic, task.spec, self.streams)
+            self.replay = Replay(config.train.buffer_size, task.spec)
+        except RuntimeError as error:  # How torch says that memory cannot be had.
+            raise UserError(
+                "memory for the networks or the replay cannot be had; lower the hidden widths "
+                f"or --train.buffer-size {config.train.buffer_size}"
+            ) from error
+        self.eval_task = Task(config.env, config.seed, "eval")
         self.counters = Counters()
         self.metrics: dict[str, Tensor] = {}
         self.segments: dict[str, str] = {}
@@ -105,37 +126,44 @@ class Trainer:
         self._clock = (time.monotonic(), 0)
         self._overhead = {"eval_seconds": 0.0, "checkpoint_seconds": 0.0}
 
-    def run(self) -> Path:
+    def _reached_end(self) -> bool:
+        """All steps done, or the wanted return reached at this very step."""
+        c, goal, done = self.counters, self.config.eval.stop_at, self.log.evaluations
+        at_goal = goal is not None and bool(done) and done[-1]["eval/return_mean"] >= goal
+        return c.step >= self.config.steps or (at_goal and done[-1]["step"] == c.step)
+
+    def close(self) -> None:
+        """Free the evaluation environment."""
+        self.eval_task.close()
+
+    def run(self, display: Display, stop: StopSignal) -> None:
         """Train to the end, or to the first signal."""
-        say, config, c = self.display.say, self.config, self.counters
-        say(
-            f"{config.env}: {config.actor_name}+{config.critic_name} ({config.preset}), "
-            f"seed {config.seed}, {config.steps:,} steps -> {self.run_folder}"
-        )
-        self._resume()
-        settle()
-        c = self.counters
-        finished = c.step >= config.steps
-        if finished:
-            say(f"already finished at step {c.step:,}")
+        self.display, self.stop = display, stop
+        with contextlib.closing(
+            RunLog(self.run_folder, tensorboard=self.config.log.tensorboard)
+        ) as self.log:
+            self._resume()
+            if not self._reached_end():
+                (self.run_folder / "DONE").unlink(missing_ok=True)
+            self._loop()
+            self._finish()
+
+    def _loop(self) -> None:
+        config, c = self.config, self.counters
+        finished = self._reached_end()
         while not finished:
             self._step()
             finished = c.step >= config.steps
             if c.step % config.log.every == 0:
                 self._log()
             if c.step % config.eval.every == 0 or finished:
-                finished |= self._evaluate()
-            if c.step % config.save.every == 0 or finished or self.stop.number is not None:
-                self._save(must=finished or self.stop.number is not None)
+                self._evaluate()
+                finished = self._reached_end()
+            stopping = self.stop.number is not None
+            if c.step % config.save.every == 0 or finished or stopping:
+                self._save(must=finished or stopping)
             if self.stop.number is not None and not finished:
                 raise Stopped(self.stop.number, c.step)
-        self._finish()
-        return self.run_folder
-
-    def close(self) -> None:
-        """Free files and the evaluation environment."""
-        self.log.close()
-        self.eval_task.close()
 
     def _step(self) -> None:
         """One environment step and, after warm-up, one update."""
@@ -194,11 +222,11 @@ class Trainer:
         speed = (c.step - before) / (now - then)
         self.log.timing(c.step, steps_per_second=speed, **self._overhead)
 
-    def _evaluate(self) -> bool:
-        """Evaluate, keep new best weights; True when the wanted return is reached."""
+    def _evaluate(self) -> None:
+        """Evaluate, and keep new best weights."""
         c, config = self.counters, self.config
         if self.log.evaluations and self.log.evaluations[-1]["step"] == c.step:
-            return False
+            return
         started = time.monotonic()
         result = evaluate(
             self.agent, self.eval_task, config.eval.episodes, seed=config.seed, key=c.step
@@ -220,8 +248,6 @@ class Trainer:
             f"  best {c.best_return:.1f}"
         )
         self._overhead["eval_seconds"] += time.monotonic() - started
-        goal = config.eval.stop_at
-        return goal is not None and result.mean >= goal
 
     def _save_weights(self) -> None:
         weights = {k: v for k, v in self._agent_tensors().items() if ".optimizer." not in k}
@@ -255,9 +281,12 @@ class Trainer:
     def _agent_tensors(self) -> dict[str, Tensor]:
         return {f"agent.{k}": v for k, v in self.agent.state_dict().items()}
 
+    def _stream_tensors(self) -> dict[str, Tensor]:
+        return {f"stream.{k}": v for k, v in self.streams.state().items()}
+
     def _snapshot(self) -> Snapshot:
         tensors = self._agent_tensors()
-        tensors |= {f"stream.{k}": v for k, v in self.streams.state().items()}
+        tensors |= self._stream_tensors()
         tensors |= {f"metric.{k}": v for k, v in self.metrics.items()}
         actions = self.task.actions or [np.zeros((0, self.task.spec.action_dim), np.float32)]
         return Snapshot(
@@ -275,6 +304,11 @@ class Trainer:
 
     def _resume(self) -> None:
         """Go on from the newest intact checkpoint, or begin."""
+        config, say = self.config, self.display.say
+        say(
+            f"{config.env}: {config.actor_name}+{config.critic_name} ({config.preset}), "
+            f"seed {config.seed}, {config.steps:,} steps -> {self.run_folder}"
+        )
         found = checkpoint.newest(self.run_folder, self.replay, self.display.warn)
         if found is None:
             self.log.resume({"bytes": 0}, 0)
@@ -290,21 +324,19 @@ class Trainer:
         self._restore_episode(snap)
         self.log.resume(snap.metrics, snap.step)
         self._clock = (time.monotonic(), snap.step)
-        self.display.say(f"resuming from the checkpoint at step {snap.step:,}")
+        say(f"{'already finished' if self._reached_end() else 'resuming'} at step {snap.step:,}")
 
     def _restore_tensors(self, snap: Snapshot) -> None:
-        parts: dict[str, dict[str, Tensor]] = {"agent": {}, "stream": {}, "metric": {}}
-        try:
-            for name, value in snap.tensors.items():
-                part, _, rest = name.partition(".")
-                parts[part][rest] = value
-            self.agent.load_state_dict(parts["agent"])
-            self.streams.load(parts["stream"])
-        except (KeyError, RuntimeError, TypeError) as error:
-            text = " ".join(str(error).split())
-            what = f"{checkpoint.TENSORS} of step {snap.step} does not fit this agent"
-            raise StorageFault(f"{what}: {text}") from None
-        self.metrics = parts["metric"]
+        """Weights, moments and generators, in place; names, shapes and types must all fit."""
+        wanted = self._agent_tensors() | self._stream_tensors()
+        metrics = {k: v for k, v in snap.tensors.items() if k.startswith("metric.")}
+        rest = {k: v for k, v in snap.tensors.items() if k not in metrics}
+        wanted_metrics = dict.fromkeys(metrics, torch.zeros(()))
+        where = f"{checkpoint.TENSORS} of step {snap.step}"
+        checkpoint.check_fit(rest | metrics, wanted | wanted_metrics, where)
+        self.agent.load_state_dict(_without_prefix(rest, "agent."))
+        self.streams.load(_without_prefix(rest, "stream."))
+        self.metrics = _without_prefix(metrics, "metric.")
 
     def _check_fingerprint(self, then: dict[str, Any]) -> None:
         now = fingerprint(self.config.train.threads)
@@ -337,7 +369,10 @@ class Trainer:
         c = self.counters
         figures: dict[str, Any] = {"step": c.step, **summary(self.log.evaluations)}
         figures |= {"diverged_episodes": c.diverged, "exact": not c.inexact}
-        store.publish_file(self.run_folder / "DONE", store.to_json(figures))
+        try:
+            store.publish_file(self.run_folder / "DONE", store.to_json(figures))
+        except OSError as error:
+            raise StorageFault(f"{self.run_folder / 'DONE'} not written: {error}") from error
         self.log.timing(c.step, **self._overhead)
         if "best_return" in figures:
             self.display.say(
@@ -345,3 +380,7 @@ class Trainer:
                 f"final {figures['final_return']:.1f}, average {figures['average_return']:.1f}"
             )
         self.display.say(f"run folder: {self.run_folder}")
+
+
+def _without_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 from bridgerl.errors import require
 
@@ -83,18 +84,11 @@ class GuardedAdam(nn.Module):
         self.params = list(params)
         self.flat = flatten_(self.params)
         self.flat.grad = torch.zeros_like(self.flat)
-        self.clip = clip
-        self.adam = torch.optim.Adam([self.flat], lr=lr, eps=eps, fused=True)
+        self._lr, self._eps, self._clip = lr, eps, clip
         self.register_buffer("exp_avg", torch.zeros_like(self.flat))
         self.register_buffer("exp_avg_sq", torch.zeros_like(self.flat))
         for name in ("steps", "streak", "worst_streak"):
             self.register_buffer(name, torch.zeros(()))
-        # Adam works in place on these buffers, so state_dict() carries its moments.
-        self.adam.state[self.flat] = {
-            "step": self.steps,
-            "exp_avg": self.exp_avg,
-            "exp_avg_sq": self.exp_avg_sq,
-        }
 
     @classmethod
     def of(cls, config: AdamConfig, net: nn.Module) -> "GuardedAdam":
@@ -109,12 +103,26 @@ class GuardedAdam(nn.Module):
         torch.cat([g.reshape(-1) for g in parts], out=grad)
         norm = torch.linalg.vector_norm(grad)
         lost = (~torch.isfinite(norm + loss.detach())).float()
-        # The fused kernel reads these two on the device, as under mixed precision.
-        self.adam.found_inf = lost  # pyright: ignore[reportAttributeAccessIssue]
-        if self.clip is not None:
-            scale = (norm / self.clip).clamp_(min=1.0)
-            self.adam.grad_scale = scale  # pyright: ignore[reportAttributeAccessIssue]
-        self.adam.step()
+        # The functional form works in place on our buffers, so that state_dict() carries them; its
+        # fused kernel divides by grad_scale and skips at found_inf, as under mixed precision.
+        adam(
+            [self.flat],
+            [grad],
+            [self.exp_avg],
+            [self.exp_avg_sq],
+            [],
+            [self.steps],
+            fused=True,
+            grad_scale=None if self._clip is None else (norm / self._clip).clamp_(min=1.0),
+            found_inf=lost,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=self._lr,
+            weight_decay=0.0,
+            eps=self._eps,
+            maximize=False,
+        )
         self.streak.add_(lost).mul_(lost)
         torch.maximum(self.worst_streak, self.streak, out=self.worst_streak)
         return norm

@@ -1,0 +1,121 @@
+"""Dataclasses as flags, by tyro; whatever is wrong with a command line becomes one line."""
+
+import contextlib
+import dataclasses
+import io
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import takewhile
+from typing import Any, TypeVar
+
+import tyro
+
+from bridgerl.actors import ACTORS
+from bridgerl.critics import CRITICS
+from bridgerl.errors import UserError, nearest
+
+T = TypeVar("T")
+PROGRAM = "bridgerl"
+HELP = {"-h", "--help"}
+# The widths of hidden layers are the one flag with several values: [INT [INT ...]].
+BAD_VALUE = re.compile(r"Error parsing (\S+):.* Argument helptext: \1 (\S+( \[INT \.\.\.\]\])?)")
+
+
+def refuse_odd_words(args: list[str]) -> None:
+    """Refuse empty values and flags given twice; tyro would take the last one silently."""
+    seen: set[str] = set()
+    for before, word in zip(["", *args], args, strict=False):
+        flag, equals, value = word.partition("=")
+        if not word or (equals and not value and flag.startswith("--")):
+            raise UserError(f"{flag or before or 'an argument'} is empty; give it a value")
+        name = _canonical(flag)
+        if re.match(r"--[a-z]", flag) and name in seen:
+            raise UserError(f"{flag} is given more than once; keep one")
+        seen.add(name)
+
+
+def parse(
+    kind: Callable[..., T],
+    args: list[str],
+    verb: str,
+    *,
+    known: Iterable[str] = (),
+    **options: Any,
+) -> T:
+    """An instance of a dataclass from its flags; `known` are the names to suggest."""
+    options |= {"prog": f"{PROGRAM} {verb}", "return_unknown_args": True}
+    if HELP & set(args):
+        tyro.cli(kind, args=["--help"], **options)  # Prints and leaves.
+    see = f"(see {PROGRAM} {verb} --help)"
+    with _plain_output() as caught:
+        try:
+            result, unknown = tyro.cli(kind, args=args, **options)
+        except SystemExit:
+            raise UserError(f"{_one_line(caught.getvalue(), args)} {see}") from None
+    if unknown:
+        raise UserError(f"{_why_unknown(unknown[0], known or flags_of(kind))} {see}")
+    return result
+
+
+def flags_of(config: Any, prefix: str = "--") -> list[str]:
+    """The flags of a config, or of a config class without sections."""
+    names: list[str] = []
+    for field in dataclasses.fields(config):
+        name = prefix + field.name.replace("_", "-")
+        inner = getattr(config, field.name, None)
+        names += flags_of(inner, f"{name}.") if dataclasses.is_dataclass(inner) else [name]
+    return names
+
+
+def _canonical(flag: str) -> str:
+    """Tyro takes --a.b-c, --a.b_c and --a.no-b-c for one field."""
+    return flag.replace("_", "-").replace(".no-", ".")
+
+
+@contextlib.contextmanager
+def _plain_output() -> Iterator[io.StringIO]:
+    """Output as text: no colours, ASCII frames, so wide that no flag is broken at a hyphen."""
+    before = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "100000"
+    try:
+        caught = io.StringIO()
+        # Tyro looks at stdout to choose frames and colours, and prints errors to stderr.
+        with contextlib.redirect_stdout(caught), contextlib.redirect_stderr(caught):
+            yield caught
+    finally:
+        del os.environ["COLUMNS"]
+        if before is not None:
+            os.environ["COLUMNS"] = before
+
+
+def _one_line(box: str, args: list[str]) -> str:
+    """The message inside one of tyro's boxes, without title, frame and advice."""
+    lines = [line.strip() for line in box.splitlines()]
+    rules = [n for n, line in enumerate(lines) if line and not line.strip("-")]
+    text = " ".join(line for line in lines[rules[0] :] if line.strip("-"))
+    bad_value = BAD_VALUE.search(text)
+    if bad_value is None:
+        return text.partition(" For full helptext")[0]
+    flag, wanted = bad_value.group(1, 2)
+    return f"{flag} takes {wanted}, got {_typed_for(flag, args)!r}"
+
+
+def _typed_for(flag: str, args: list[str]) -> str:
+    """What was typed as the value of a flag."""
+    split = [word.partition("=") for word in args]
+    at = [_canonical(name) for name, _, _ in split].index(flag)
+    _, equals, value = split[at]
+    return value if equals else " ".join(takewhile(lambda w: w[:2] != "--", args[at + 1 :]))
+
+
+def _why_unknown(word: str, known: Iterable[str]) -> str:
+    """Why a word is not understood, with the nearest flag or the actor it belongs to."""
+    if not word.startswith("-"):
+        return f"unexpected argument {word!r}; settings are given as --flag value"
+    flag = word.partition("=")[0]
+    for section, table in (("actor", ACTORS), ("critic", CRITICS)):
+        for name, cls in table.items():
+            if flag in flags_of(cls, f"--{section}."):
+                return f"{flag} is a flag of {section} {name}; add --{section} {name} or drop it"
+    return f"unknown flag {flag!r}{nearest(flag, known)}"

@@ -1,0 +1,188 @@
+"""Environments that are odd or broken in one way each: `faulty_envs:NanObservation-v0`."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+FAULT_STEP = 5
+Box = gym.spaces.Box
+
+
+class Healthy(gym.Env[Any, Any]):
+    """Observes the action it received; the others change one thing about it."""
+
+    observation_space: gym.Space[Any] = Box(-np.inf, np.inf, (2,), np.float64)
+    action_space: gym.Space[Any] = Box(
+        np.array([-3.0, 0.1]), np.array([-1.0, 0.7]), dtype=np.float64
+    )
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.count = 0
+        return self.observe(self.np_random.normal(size=2)), {}
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        self.count += 1
+        self.received = action
+        return self.observe(action), self.pay(), False, False, {}
+
+    def observe(self, value: Any) -> Any:
+        return value
+
+    def pay(self) -> Any:
+        return 1.0
+
+    @property
+    def at_fault(self) -> bool:
+        return self.count == FAULT_STEP
+
+
+class NanAtReset(Healthy):
+    def observe(self, value: Any) -> Any:
+        return np.array([0.0, np.nan]) if self.count == 0 else value
+
+
+class NanObservation(Healthy):
+    def observe(self, value: Any) -> Any:
+        return np.array([0.0, np.nan]) if self.at_fault else value
+
+
+class InfObservation(Healthy):
+    def observe(self, value: Any) -> Any:
+        return np.array([-np.inf, 0.0]) if self.at_fault else value
+
+
+class OverflowingObservation(Healthy):
+    def observe(self, value: Any) -> Any:
+        return np.array([0.0, 1e300]) if self.at_fault else value
+
+
+class WrongSize(Healthy):
+    def observe(self, value: Any) -> Any:
+        return np.zeros(3) if self.at_fault else value
+
+
+class TextObservation(Healthy):
+    def observe(self, value: Any) -> Any:
+        return "left" if self.at_fault else value
+
+
+class NanReward(Healthy):
+    def pay(self) -> Any:
+        return np.nan if self.at_fault else 1.0
+
+
+class InfReward(Healthy):
+    def pay(self) -> Any:
+        return np.inf if self.at_fault else 1.0
+
+
+class OverflowingReward(Healthy):
+    def pay(self) -> Any:
+        return 1e300 if self.at_fault else 1.0
+
+
+class TextReward(Healthy):
+    def pay(self) -> Any:
+        return "much" if self.at_fault else 1.0
+
+
+class RaisesInStep(Healthy):
+    def pay(self) -> Any:
+        if self.at_fault:
+            raise RuntimeError("the simulator\nis gone")
+        return 1.0
+
+
+class RaisesInReset(Healthy):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        raise OSError("no licence")
+
+
+class RaisesWhenMade(Healthy):
+    def __init__(self) -> None:
+        raise OSError("no display")
+
+
+class Irreproducible(Healthy):
+    """Remembers how often it was reset, whatever the seed."""
+
+    resets = 0
+
+    def observe(self, value: Any) -> Any:
+        if self.count == 0:
+            self.resets += 1
+        return np.array([self.resets, 0.0])
+
+
+class Matrix(Healthy):
+    """Two-dimensional float32 observations and actions."""
+
+    observation_space = Box(-np.inf, np.inf, (2, 3), np.float32)
+    action_space = Box(-1.0, 3.0, (2, 2), np.float32)
+
+    def observe(self, value: Any) -> Any:
+        return np.arange(6, dtype=np.float32).reshape(2, 3) + np.float32(np.sum(value))
+
+
+class Terminates(Healthy):
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        obs, reward, _, truncated, info = super().step(action)
+        return obs, reward, self.at_fault, truncated, info
+
+
+class DictObservation(Healthy):
+    observation_space = gym.spaces.Dict({"a": Box(-1.0, 1.0, (2,))})
+
+
+class TupleObservation(Healthy):
+    observation_space = gym.spaces.Tuple([Box(-1.0, 1.0, (2,))])
+
+
+class EmptyObservation(Healthy):
+    observation_space = Box(-1.0, 1.0, (0,))
+
+
+class DiscreteAction(Healthy):
+    action_space = gym.spaces.Discrete(2)
+
+
+class MultiDiscreteAction(Healthy):
+    action_space = gym.spaces.MultiDiscrete([2, 2])
+
+
+class TupleAction(Healthy):
+    action_space = gym.spaces.Tuple([Box(-1.0, 1.0, (2,))])
+
+
+class EmptyAction(Healthy):
+    action_space = Box(-1.0, 1.0, (0,))
+
+
+class UnboundedAction(Healthy):
+    action_space = Box(-np.inf, np.inf, (2,))
+
+
+class IntegerAction(Healthy):
+    action_space = Box(-1, 1, (2,), np.int64)
+
+
+class FlatAction(Healthy):
+    action_space = Box(1.0, 1.0, (2,))
+
+
+class NanAction(Healthy):
+    """Gymnasium refuses NaN bounds in the constructor, so they are written later."""
+
+    action_space = Box(-1.0, 1.0, (2,))
+    action_space.low[0] = np.nan
+
+
+def _register(cls: type[Healthy]) -> None:
+    gym.register(f"{cls.__name__}-v0", cls, max_episode_steps=20)
+    for child in cls.__subclasses__():
+        _register(child)
+
+
+_register(Healthy)

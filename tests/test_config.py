@@ -1,0 +1,176 @@
+"""A run as data: JSON there and back, strict reading, what decides a trajectory, folder names."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridgerl.actors import ACTORS
+from bridgerl.config import EvalConfig, LogConfig, RunConfig, SaveConfig, decode, encode, identity
+from bridgerl.critics import CRITICS
+from bridgerl.errors import UserError
+from bridgerl.presets import ENVS, PRESETS, resolve
+
+CHOICES = [(a, c, p) for a in ACTORS for c in CRITICS for p in PRESETS]
+
+
+def encoded() -> dict[str, Any]:
+    """A default config as it reads back from disk."""
+    return json.loads(json.dumps(encode(resolve("Hopper-v5", "td3", "cdq", "lite"))))
+
+
+@pytest.mark.parametrize(("actor", "critic", "preset"), CHOICES)
+def test_config_survives_json(actor: str, critic: str, preset: str) -> None:
+    config = resolve("Hopper-v5", actor, critic, preset)
+    config = dataclasses.replace(
+        config, name="a.b", eval=EvalConfig(stop_at=-1.5), out=Path("a folder/ü")
+    )
+    assert decode(json.loads(json.dumps(encode(config), allow_nan=False))) == config
+
+
+@pytest.mark.parametrize("env", ENVS)
+def test_every_environment_with_defaults_of_its_own_resolves(env: str) -> None:
+    config = resolve(env, "sac", "cdq", "lite")
+    assert config.train.warmup < config.steps
+    assert decode(json.loads(json.dumps(encode(config)))) == config
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_td3_climbs_the_first_head_and_sac_the_minimum(preset: str) -> None:
+    assert encode(resolve("Hopper-v5", "td3", "cdq", preset))["critic"]["actor_q"] == "first"
+    assert encode(resolve("Hopper-v5", "sac", "cdq", preset))["critic"]["actor_q"] == "min"
+
+
+WRONG_VALUES = [
+    (("steps",), "1000"),
+    (("steps",), 1e6),
+    (("steps",), True),
+    (("steps",), None),
+    (("seed",), -1),
+    (("out",), 3),
+    (("out",), "a\0b"),
+    (("name",), "../x"),
+    (("preset",), "../x"),
+    (("env",), ""),
+    (("train", "discount"), "0.99"),
+    (("train", "discount"), True),
+    (("train", "discount"), 10**400),
+    (("train", "discount"), float("nan")),
+    (("train", "batch_size"), 256.0),
+    (("train",), []),
+    (("train",), None),
+    (("eval", "stop_at"), float("inf")),
+    (("log", "tensorboard"), 1),
+    (("actor",), "td3"),
+    (("actor", "type"), "tdd3"),
+    (("actor", "type"), ["td3"]),
+    (("actor", "hidden"), 256),
+    (("actor", "hidden"), [256, "256"]),
+    (("actor", "hidden"), []),
+    (("critic", "actor_q"), "second"),
+    (("critic", "actor_q"), ["min"]),
+    (("critic", "grad_clip"), "None"),
+    (("critic", "type"), "td3"),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), WRONG_VALUES, ids=repr)
+def test_wrong_values_are_refused(path: tuple[str, ...], value: object) -> None:
+    data = encoded()
+    section = data
+    for key in path[:-1]:
+        section = section[key]
+    section[path[-1]] = value
+    with pytest.raises(UserError):
+        decode(data)
+
+
+@pytest.mark.parametrize("section", [None, "actor", "critic", "train", "eval", "log", "save"])
+def test_unknown_and_missing_fields_are_refused_by_name(section: str | None) -> None:
+    def part(data: dict[str, Any]) -> dict[str, Any]:
+        return data if section is None else data[section]
+
+    data = encoded()
+    part(data)["surprise"] = 1
+    with pytest.raises(UserError, match="surprise"):
+        decode(data)
+    data = encoded()
+    lost = sorted(set(part(data)) - {"type"})[0]
+    del part(data)[lost]
+    with pytest.raises(UserError, match=lost):
+        decode(data)
+
+
+@pytest.mark.parametrize("data", [None, [], "config", 3])
+def test_what_is_no_object_is_refused(data: object) -> None:
+    with pytest.raises(UserError, match="JSON object"):
+        decode(data)
+
+
+def changed(**values: Any) -> RunConfig:
+    return dataclasses.replace(resolve("Hopper-v5", "sac", "cdq", "lite"), **values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"steps": 2_000_000},
+        {"eval": EvalConfig(every=7, episodes=3, stop_at=1.0)},
+        {"log": LogConfig(every=7, tensorboard=False)},
+        {"save": SaveConfig(every=7, keep=1, weights_every=7, require_exact=True)},
+        {"out": Path("elsewhere")},
+        {"name": "other"},
+    ],
+    ids=lambda values: next(iter(values)),
+)
+def test_identity_ignores_what_leaves_the_trajectory_alone(values: dict[str, Any]) -> None:
+    assert identity(encode(changed(**values))) == identity(encode(changed()))
+
+
+def test_identity_tells_apart_what_changes_the_trajectory() -> None:
+    base = changed()
+    others = [
+        changed(env="Ant-v5"),
+        changed(seed=1),
+        changed(train=dataclasses.replace(base.train, discount=0.5)),
+        changed(train=dataclasses.replace(base.train, threads=2)),
+        changed(actor=dataclasses.replace(base.actor, lr=1e-3)),
+        changed(critic=dataclasses.replace(base.critic, polyak=0.5)),
+        resolve("Hopper-v5", "td3", "cdq", "lite"),
+    ]
+    assert all(identity(encode(other)) != identity(encode(base)) for other in others)
+    assert identity(encode(base))["train.discount"] == 0.99
+
+
+def test_folder_names_the_setting() -> None:
+    config = changed(seed=4, out=Path("o"))
+    assert config.folder == Path("o/Hopper-v5/sac-cdq-lite/seed4")
+    named = dataclasses.replace(config, name="mine")
+    assert named.folder == Path("o/Hopper-v5/mine/seed4")
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        "my_module:Env-v0",
+        "space/Env-v0",
+        "..",
+        ".",
+        "...",
+        "../../x",
+        "/etc",
+        "a b",
+        "ü",
+        "a\0b",
+        "~",
+    ],
+)
+def test_folder_of_any_environment_stays_inside_out(env: str) -> None:
+    config = changed(env=env, out=Path("o"))
+    first, name, *rest = config.folder.parts
+    assert (first, rest) == ("o", ["sac-cdq-lite", "seed0"])
+    assert name.isascii()
+    assert not name.startswith(".")
+    assert not set("/\\\0 :~") & set(name)

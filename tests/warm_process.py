@@ -1,0 +1,155 @@
+"""Real processes that start in milliseconds: one process imports everything, then forks per run.
+
+Each fork is a process of its own that a test can kill -9; only the seconds of importing are saved.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended: its exit code, or minus the signal that killed it."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Started:
+    """A running process."""
+
+    def __init__(self, warm: "WarmProcess", pid: int, folder: Path) -> None:
+        self.pid = pid
+        self._warm = warm
+        self._folder = folder
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        os.kill(self.pid, number)
+
+    def wait_for_output(self) -> None:
+        """Wait until the process has printed something."""
+        while not (self._folder / "out").exists() or not (self._folder / "out").stat().st_size:
+            time.sleep(0.001)
+
+    def wait(self) -> Ended:
+        """Wait for the end."""
+        code = self._warm.ask({"wait": self.pid})["code"]
+        out, err = ((self._folder / name).read_text() for name in ("out", "err"))
+        return Ended(code, out, err)
+
+
+class WarmProcess:
+    """Starts `bridgerl ARGS` in fresh forks of a process that has imported it."""
+
+    def __init__(self, scratch: Path) -> None:
+        path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+        self._scratch = scratch
+        self._server = subprocess.Popen(
+            [sys.executable, __file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        )
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """One request, one answer."""
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        return json.loads(self._server.stdout.readline())
+
+    def start(self, *args: str, failpoint: str = "", segment_rows: int = 0) -> Started:
+        """Start a command, perhaps with an armed failpoint or small replay segments."""
+        folder = Path(tempfile.mkdtemp(dir=self._scratch))
+        request = {"args": args, "failpoint": failpoint, "segment_rows": segment_rows}
+        return Started(self, self.ask({**request, "folder": str(folder)})["pid"], folder)
+
+    def run(self, *args: str, failpoint: str = "", segment_rows: int = 0) -> Ended:
+        """Start a command and wait for its end."""
+        return self.start(*args, failpoint=failpoint, segment_rows=segment_rows).wait()
+
+    def close(self) -> None:
+        """End the server."""
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.close()
+        self._server.stdout.close()
+        self._server.wait()
+
+
+@contextlib.contextmanager
+def warm_process(scratch: Path) -> Iterator[WarmProcess]:
+    """A warm process for the length of a block."""
+    warm = WarmProcess(scratch)
+    try:
+        yield warm
+    finally:
+        warm.close()
+
+
+def _serve() -> None:
+    from bridgerl import checkpoint, cli, failpoint, runtime
+
+    # Imported at first use otherwise, in every fork anew.
+    for name in ("torch._dynamo", "typeguard", "bridgerl.trainer", "bridgerl.player", "toy_envs"):
+        importlib.import_module(name)
+    runtime.fingerprint(1)  # Read the source once: all forks are of this very code.
+    gc.freeze()  # Or every collection in a fork would copy all of this memory.
+    for line in sys.stdin:
+        request = json.loads(line)
+        if "wait" in request:
+            _, status = os.waitpid(request["wait"], 0)
+            answer = {"code": os.waitstatus_to_exitcode(status)}
+        else:
+            pid = os.fork()
+            if pid == 0:
+                _redirect(Path(request["folder"]))
+                failpoint.arm(request["failpoint"])
+                checkpoint.SEGMENT_ROWS = request["segment_rows"] or checkpoint.SEGMENT_ROWS
+                _run_and_exit(cli.main, request["args"])
+            answer = {"pid": pid}
+        print(json.dumps(answer), flush=True)
+
+
+def _redirect(folder: Path) -> None:
+    for number, name in ((1, "out"), (2, "err")):
+        handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT)
+        os.dup2(handle, number)
+        os.close(handle)
+
+
+def _run_and_exit(main: Callable[[list[str]], int], args: list[str]) -> None:
+    """End this fork as the interpreter would, without the server's own farewell."""
+    code: Any = 1
+    try:
+        code = main(args)
+    except SystemExit as stop:
+        code = stop.code or 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    _serve()
