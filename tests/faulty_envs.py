@@ -38,6 +38,17 @@ class Healthy(gym.Env[Any, Any]):
         return self.count == FAULT_STEP
 
 
+class InPlace(Healthy):
+    """Returns its own float32 state and goes on counting in it."""
+
+    def observe(self, value: Any) -> Any:
+        if self.count == 0:
+            self.state = np.zeros(2, np.float32)
+        else:
+            self.state += 1
+        return self.state
+
+
 class NanAtReset(Healthy):
     def observe(self, value: Any) -> Any:
         return np.array([0.0, np.nan]) if self.count == 0 else value

@@ -11,7 +11,7 @@ from bridgerl.actors import ACTORS
 from bridgerl.config import EvalConfig, LogConfig, RunConfig, SaveConfig, decode, encode, identity
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError
-from bridgerl.presets import ENVS, PRESETS, resolve
+from bridgerl.presets import PRESETS, environments, resolve
 
 CHOICES = [(a, c, p) for a in ACTORS for c in CRITICS for p in PRESETS]
 
@@ -30,7 +30,7 @@ def test_config_survives_json(actor: str, critic: str, preset: str) -> None:
     assert decode(json.loads(json.dumps(encode(config), allow_nan=False))) == config
 
 
-@pytest.mark.parametrize("env", ENVS)
+@pytest.mark.parametrize("env", environments())
 def test_every_environment_with_defaults_of_its_own_resolves(env: str) -> None:
     config = resolve(env, "sac", "cdq", "lite")
     assert config.train.warmup < config.steps
@@ -174,3 +174,32 @@ def test_folder_of_any_environment_stays_inside_out(env: str) -> None:
     assert name.isascii()
     assert not name.startswith(".")
     assert not set("/\\\0 :~") & set(name)
+
+
+PAPER_TRAIN = {"batch_size": 256, "buffer_size": 1_000_000, "warmup": 10_000, "discount": 0.99}
+PAPER_ACTOR = {"hidden": (256, 256, 256), "lr": 3e-4, "adam_eps": 1e-8, "grad_clip": 1.0}
+PAPER_CRITIC = {"lr": 3e-4, "adam_eps": 1e-5, "grad_clip": 1.0, "polyak": 0.005, "target_every": 1}
+PAPER_ACTORS = {
+    "sac": {"delay": 1, "temperature": 1.0, "temperature_lr": 3e-4, "target_entropy": None},
+    "td3": {"delay": 2, "polyak": 0.005, "explore_noise": 0.1}
+    | {"target_noise": 0.2, "target_noise_clip": 0.5},
+}
+PAPER_CRITICS = {"cdq": {"hidden": (512, 512, 512), "n_heads": 2}}
+
+
+@pytest.mark.parametrize("env", ["Ant-v5", "InvertedPendulum-v5"])
+@pytest.mark.parametrize("actor", PAPER_ACTORS)
+@pytest.mark.parametrize("critic", PAPER_CRITICS)
+def test_preset_paper_has_every_number_of_the_papers_tables(
+    env: str, actor: str, critic: str
+) -> None:
+    config = resolve(env, actor, critic, "paper")
+    wanted: list[tuple[object, dict[str, object]]] = [
+        (config, {"steps": 1_000_000}),
+        (config.train, PAPER_TRAIN),
+        (config.eval, {"every": 10_000, "episodes": 10}),
+        (config.actor, PAPER_ACTOR | PAPER_ACTORS[actor]),
+        (config.critic, PAPER_CRITIC | PAPER_CRITICS[critic]),
+    ]
+    for part, numbers in wanted:
+        assert {name: getattr(part, name) for name in numbers} == numbers

@@ -1,5 +1,6 @@
 """What every actor, critic and pair must do; a new one is tested by being registered."""
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from bridgerl.actors import ACTORS
 from bridgerl.actors.sac import AutoTemperature
+from bridgerl.actors.td3 import TD3
 from bridgerl.agent import Agent, build_agent
 from bridgerl.critics import CRITICS
 from bridgerl.presets import resolve
@@ -132,7 +134,60 @@ def test_actions_stay_in_range_and_repeat_with_their_generator(name: str, explor
     assert a.shape == (512, 2)
     assert a.abs().max() <= 1
     assert torch.equal(a, b)
+    # A policy that draws while it plays must draw from the generator it is given.
     assert not explore or not torch.equal(a, c)
+
+
+@pytest.mark.parametrize(("actor", "critic"), PAIRS)
+def test_playing_touches_no_training_randomness(actor: str, critic: str) -> None:
+    streams = Streams(0)
+    config = resolve("toy", actor, critic, "lite")
+    agent = build_agent(config.actor, config.critic, SPEC, streams)
+    agent.update(_batch())
+    before = streams.state()
+    everywhere = torch.get_rng_state()
+    for explore in (True, False):
+        agent.act(_batch().obs[0].numpy(), explore=explore, generator=torch.Generator())
+    agent.critic.particles(_batch().obs, _batch().action, 4)
+    assert all(torch.equal(before[k], v) for k, v in streams.state().items())
+    assert torch.equal(everywhere, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(("actor", "critic"), PAIRS)
+def test_training_draws_from_named_streams_alone(actor: str, critic: str) -> None:
+    agent = _agent(actor, critic)
+    everywhere = torch.get_rng_state()
+    agent.update(_batch())
+    agent.update(_batch())
+    assert torch.equal(everywhere, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("critic", CRITICS)
+def test_a_critic_starts_the_same_under_every_actor(critic: str) -> None:
+    first, *others = (_agent(actor, critic).critic.optimizer.flat for actor in ACTORS)
+    assert all(torch.equal(first, other) for other in others)
+
+
+@pytest.mark.parametrize(("actor", "critic"), PAIRS)
+def test_bootstrap_values_come_from_the_target_network(actor: str, critic: str) -> None:
+    agent, batch = _agent(actor, critic, polyak=0.01), _batch()
+    for step in range(3):
+        agent.update(_batch(seed=step))
+    with torch.no_grad():
+        target = agent.critic.q(batch.obs, batch.action, target=True)
+        assert torch.equal(agent._target_q(batch.obs, batch.action), target)
+        assert not torch.allclose(target, agent.critic.q(batch.obs, batch.action))
+
+
+@pytest.mark.parametrize(("actor", "critic"), PAIRS)
+def test_an_agent_refuses_to_be_copied_or_moved_apart_from_its_flat_weights(
+    actor: str, critic: str
+) -> None:
+    agent = _agent(actor, critic)
+    with pytest.raises(TypeError, match="load_state_dict"):
+        copy.deepcopy(agent)
+    with pytest.raises(TypeError, match="built with"):
+        agent.double()
 
 
 @pytest.mark.parametrize("name", ACTORS)
@@ -206,14 +261,76 @@ def test_learning_goes_on_bit_for_bit_from_a_saved_state(actor: str, critic: str
         assert torch.equal(tensor, other.state_dict()[key]), key
 
 
-def test_td3_updates_policy_and_its_target_every_second_time_only() -> None:
-    agent, batch = _agent("td3", "cdq"), _batch()
-    seen = []
-    for _ in range(4):
-        before = agent.actor.optimizer.flat.clone()
+def _policy(agent: Agent, obs: Tensor) -> Tensor:
+    with torch.no_grad():
+        return agent.actor.net(obs)
+
+
+def test_sac_plays_the_mean_and_explores_with_the_policys_spread() -> None:
+    agent = _agent("sac", "cdq")
+    obs = _batch(20_000).obs[:1].expand(20_000, 3)
+    mean, log_std = _policy(agent, obs).chunk(2, -1)
+    draws = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        played = agent.actor.act(obs, agent.critic.q, explore=False, generator=draws)
+        explored = agent.actor.act(obs, agent.critic.q, explore=True, generator=draws)
+    assert torch.equal(played, mean.tanh())
+    spread = torch.atanh(explored.clamp(-1 + 1e-6, 1 - 1e-6)) - mean
+    torch.testing.assert_close(spread.std(0), log_std[0].exp(), rtol=0.03, atol=0)
+    assert spread.mean(0).abs().max() < 0.03
+
+
+def test_td3_plays_its_policy_and_explores_with_small_noise() -> None:
+    agent = _agent("td3", "cdq")
+    obs = _batch(20_000).obs
+    policy = _policy(agent, obs).tanh()
+    draws = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        played = agent.actor.act(obs, agent.critic.q, explore=False, generator=draws)
+        explored = agent.actor.act(obs, agent.critic.q, explore=True, generator=draws)
+    assert torch.equal(played, policy)
+    assert (explored - policy).std().item() == pytest.approx(0.1, rel=0.03)
+
+
+def test_td3_bootstraps_from_its_target_policy_with_clipped_noise() -> None:
+    agent, batch = _agent("td3", "cdq"), _batch(20_000)
+    assert isinstance(agent.actor, TD3)
+    with torch.no_grad():
+        agent.actor._target_flat.mul_(0.5)
+        boot = agent.actor.bootstrap(batch.next_obs, agent.critic.q)
+        noise = boot.action - agent.actor.target_net(batch.next_obs).tanh()
+    assert noise.abs().max().item() == pytest.approx(0.5, abs=1e-6)
+    assert noise.std().item() == pytest.approx(0.2, rel=0.05)
+    assert not boot.entropy_cost.any()
+
+
+def test_sac_bootstraps_with_the_price_of_its_log_probability() -> None:
+    config = resolve("toy", "sac", "cdq", "lite")
+    agents = [
+        build_agent(
+            dataclasses.replace(config.actor, temperature=t), config.critic, SPEC, Streams(0)
+        )
+        for t in (1.0, 0.25)
+    ]
+    with torch.no_grad():
+        full, quarter = (a.actor.bootstrap(_batch().next_obs, a.critic.q) for a in agents)
+    assert torch.equal(full.action, quarter.action)
+    torch.testing.assert_close(0.25 * full.entropy_cost, quarter.entropy_cost)
+
+
+def test_td3_moves_policy_and_its_target_every_second_time_only() -> None:
+    config = resolve("toy", "td3", "cdq", "lite")
+    actor = dataclasses.replace(config.actor, polyak=0.25)
+    agent, batch = build_agent(actor, config.critic, SPEC, Streams(0)), _batch()
+    assert isinstance(agent.actor, TD3)
+    policy, target = agent.actor.optimizer.flat, agent.actor._target_flat
+    for update in range(1, 5):
+        before, target_before = policy.clone(), target.clone()
         agent.update(batch)
-        seen.append(not torch.equal(before, agent.actor.optimizer.flat))
-    assert seen == [False, True, False, True]
+        moved = update % 2 == 0
+        assert torch.equal(before, policy) != moved
+        expected = 0.75 * target_before + 0.25 * policy if moved else target_before
+        torch.testing.assert_close(target, expected)
 
 
 def test_cdq_target_is_the_smaller_head_and_actor_q_can_be_the_first() -> None:

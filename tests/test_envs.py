@@ -1,13 +1,11 @@
 """The environment wrapper: what it passes on, what it refuses, what it can rebuild."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from bridgerl.cli import main
 from bridgerl.envs import Task, check_spaces, make
@@ -16,15 +14,6 @@ from bridgerl.player import check_env
 from conftest import Run
 
 MIDDLE = np.zeros(2, np.float32)
-
-
-@pytest.fixture(autouse=True)
-def same_threads() -> Iterator[None]:
-    """Training in this process sets torch's threads; put them back."""
-    threads = torch.get_num_threads()
-    yield
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(False)
 
 
 def draw_actions(task: Task, n: int) -> np.ndarray:
@@ -48,6 +37,12 @@ def test_actions_map_to_float64_bounds_exactly(action: list[float], wanted: list
     inner: Any = task.env.unwrapped
     assert inner.received.dtype == np.float64
     assert inner.received.tolist() == wanted
+
+
+def test_an_environment_may_change_the_array_it_returned() -> None:
+    task = Task("faulty_envs:InPlace-v0", 0)
+    seen = [task.reset(0)] + [task.step(MIDDLE).obs for _ in range(3)]
+    assert [obs.tolist() for obs in seen] == [[0, 0], [1, 1], [2, 2], [3, 3]]
 
 
 def test_float64_observations_become_float32_once() -> None:

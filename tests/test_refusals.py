@@ -15,7 +15,7 @@ from bridgerl import __version__
 from bridgerl.actors import ACTORS
 from bridgerl.cli import VERBS, main
 from bridgerl.critics import CRITICS
-from bridgerl.presets import ENVS, PRESETS
+from bridgerl.presets import PRESETS, environments
 from conftest import TINY, Run
 
 TOY = "--env toy_envs:Point-v0"
@@ -220,13 +220,12 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def same_process() -> Iterator[None]:
-    """Commands in this process leave its signals alone, and we put torch's threads back."""
+    """Commands in this process leave its signals and torch's threads alone."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     handlers = [signal.getsignal(number) for number in numbers]
     threads = torch.get_num_threads()
     yield
-    torch.set_num_threads(threads)
-    torch.set_flush_denormal(False)
+    assert torch.get_num_threads() == threads
     assert [signal.getsignal(number) for number in numbers] == handlers
 
 
@@ -342,7 +341,7 @@ def test_list_prints_the_registries(capsys: pytest.CaptureFixture[str]) -> None:
         "actors": list(ACTORS),
         "critics": list(CRITICS),
         "presets": list(PRESETS),
-        "environments": list(ENVS),
+        "environments": environments(),
     }
 
 

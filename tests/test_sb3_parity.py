@@ -32,39 +32,43 @@ def batch() -> Batch:
     return Batch(obs, action.tanh(), reward, 0.99 * (done < 1).float(), next_obs)
 
 
-def test_sac_step_equals_stable_baselines3(batch: Batch) -> None:
-    model = _model(sb3.SAC)
+@pytest.mark.parametrize("temperature", [1.0, 0.2])
+def test_sac_steps_equal_stable_baselines3(batch: Batch, temperature: float) -> None:
+    model = _model(sb3.SAC, ent_coef=f"auto_{temperature}")
     # Theirs adds 1e-6 inside the logarithm of the tanh correction; a narrower policy keeps
     # actions away from the edge, where that changes the log probability.
     nn.init.constant_(model.actor.log_std.bias, -1.0)
     # Theirs halves the critic's loss; doubling epsilon makes Adam see the same ratio.
     agent = _agent(
-        SACConfig(hidden=HIDDEN, adam_eps=ADAM_EPS, grad_clip=None),
+        SACConfig(hidden=HIDDEN, adam_eps=ADAM_EPS, grad_clip=None, temperature=temperature),
         CDQConfig(hidden=HIDDEN, adam_eps=2 * ADAM_EPS, grad_clip=None),
     )
     assert isinstance(agent.actor, SAC)
     _copy_critic(agent, model)
     _set(agent.actor.net, _sac_policy(model))
-    # Theirs draws the policy's noise first, the target's second, from one global stream.
-    torch.manual_seed(7)
-    agent.actor._policy_noise.set_state(torch.get_rng_state())
-    torch.randn(B, _spec().action_dim)
-    agent.actor._target_noise.set_state(torch.get_rng_state())
-
-    torch.manual_seed(7)
-    theirs = _train(model, batch)
-    ours = agent.update(batch)
-
-    _close(ours["critic/loss"], 2 * theirs["train/critic_loss"])
-    _close(ours["actor/loss"], theirs["train/actor_loss"])
-    _close(ours["actor/temperature_loss"], theirs["train/ent_coef_loss"])
+    for update in range(2):
+        # Theirs draws the policy's noise first, the target's second, from one global stream.
+        torch.manual_seed(update)
+        agent.actor._policy_noise.set_state(torch.get_rng_state())
+        torch.randn(B, _spec().action_dim)
+        agent.actor._target_noise.set_state(torch.get_rng_state())
+        torch.manual_seed(update)
+        theirs = _train(model, batch)
+        ours = agent.update(batch)
+        _close(ours["critic/loss"], 2 * theirs["train/critic_loss"])
+        _close(ours["actor/loss"], theirs["train/actor_loss"])
+        _close(ours["actor/temperature_loss"], theirs["train/ent_coef_loss"])
     _close_critics(agent, model)
     _all_close(_weights(agent.actor.net), _sac_policy(model))
     _close(agent.actor.temperature.log_value, model.log_ent_coef)
 
 
-def test_td3_step_equals_stable_baselines3(batch: Batch) -> None:
+def test_td3_steps_equal_stable_baselines3(batch: Batch) -> None:
     model = _model(sb3.TD3)
+    with torch.no_grad():  # Targets that differ from what they follow, as after some training.
+        for target in (model.actor_target, model.critic_target):
+            for parameter in target.parameters():
+                parameter.mul_(1.1)
     agent = _agent(
         TD3Config(hidden=HIDDEN, adam_eps=ADAM_EPS, grad_clip=None),
         CDQConfig(
@@ -78,12 +82,13 @@ def test_td3_step_equals_stable_baselines3(batch: Batch) -> None:
     torch.manual_seed(7)
     agent.actor._target_noise.set_state(torch.get_rng_state())
 
-    for update in (1, 2):  # The second one moves the policy and both targets.
+    for update in range(1, 5):  # Every second one moves the policy and both targets.
         theirs = _train(model, batch)
         ours = agent.update(batch)
         _close(ours["critic/loss"], theirs["train/critic_loss"])
-        assert ("actor/loss" in ours) == (update == 2)
-    _close(ours["actor/loss"], theirs["train/actor_loss"])
+        assert ("actor/loss" in ours) == (update % 2 == 0)
+        if "actor/loss" in ours:
+            _close(ours["actor/loss"], theirs["train/actor_loss"])
     _close_critics(agent, model)
     _all_close(_weights(agent.actor.net), _weights(model.actor.mu))
     _all_close(_weights(agent.actor.target_net), _weights(model.actor_target.mu))
@@ -97,12 +102,11 @@ def _agent(actor: Any, critic: Any) -> Agent:
     return build_agent(actor, critic, _spec(), Streams(0))
 
 
-def _model(algorithm: Any) -> Any:
+def _model(algorithm: Any, **settings: Any) -> Any:
     kwargs = {"net_arch": list(HIDDEN), "optimizer_kwargs": {"eps": ADAM_EPS}}
     env = gym.make(ENV)
-    model = algorithm(
-        "MlpPolicy", env, policy_kwargs=kwargs, learning_rate=3e-4, device="cpu", seed=3
-    )
+    settings |= {"policy_kwargs": kwargs, "learning_rate": 3e-4, "device": "cpu", "seed": 3}
+    model = algorithm("MlpPolicy", env, **settings)
     model.set_logger(sb3.common.logger.configure(None, []))
     return model
 

@@ -15,9 +15,12 @@ import torch
 
 from bridgerl import checkpoint, resolve, train
 from bridgerl.config import RunConfig
+from bridgerl.envs import Task
 from bridgerl.errors import NumericFault
+from bridgerl.player import load_agent
 from bridgerl.rundir import last_weights
 from bridgerl.runlog import read_metrics
+from bridgerl.streams import Streams
 from conftest import HERE, TINY, Run
 
 
@@ -72,10 +75,45 @@ def test_learning_starts_after_warmup_with_one_update_per_step(tmp_path: Path) -
     first, *rest = _records(run, "train")
     assert "critic/loss" not in first
     assert "critic/loss" in rest[-1]
-    actions = _rows(run)[:100, 3:5]
-    assert np.abs(actions).max() <= 1
-    assert actions.min() < -0.9
-    assert actions.max() > 0.9
+    draws = Streams(0)("warmup")
+    uniform = torch.stack([torch.rand(2, generator=draws) for _ in range(100)]) * 2 - 1
+    assert np.array_equal(_rows(run)[:100, 3:5], uniform.numpy())
+    assert not np.isin(_rows(run)[100:, 3], uniform.numpy()).any()
+
+
+def test_rows_hold_the_reward_of_their_own_step(tmp_path: Path) -> None:
+    rows = _rows(train(_config(tmp_path), quiet=True))
+    assert rows[:, 5] == pytest.approx(-np.linalg.norm(rows[:, 7:9], axis=1), rel=1e-5)
+
+
+def test_evaluation_does_not_explore(tmp_path: Path) -> None:
+    run = train(_config(tmp_path), quiet=True)
+    (last,) = (r for r in _records(run, "eval") if r["step"] == 400)
+    task = Task("toy_envs:Point-v0", 0, "eval")
+    agent, _ = load_agent(run, "last", task.spec)
+    total, obs, done = 0.0, task.reset(400, 0), False
+    while not done:
+        with torch.no_grad():
+            mean = agent.actor.net(torch.from_numpy(obs)[None]).chunk(2, -1)[0]
+        out = task.step(mean.tanh()[0].numpy())
+        total, obs, done = total + out.reward, out.obs, out.terminated or out.truncated
+    assert total == last["eval/returns"][0]
+
+
+def test_a_short_run_that_never_learnt_is_not_called_done(tmp_path: Path) -> None:
+    config = _config(tmp_path, env="toy_envs:HugeReward-v0")
+    with pytest.raises(NumericFault):
+        train(dataclasses.replace(config, steps=150), quiet=True)
+    assert not (config.folder / "DONE").exists()
+
+
+def test_a_silent_reset_pays_nothing(tmp_path: Path) -> None:
+    config = _config(tmp_path, env="toy_envs:Exploding-v0")
+    run = train(dataclasses.replace(config, steps=200), quiet=True)
+    for record in _records(run, "episode"):
+        paid = record["episode/length"] - ("episode/diverged" in record)
+        assert record["episode/return"] <= paid
+    assert _records(run, "eval")[-1]["eval/diverged"] > 0
 
 
 def test_a_loss_that_overflows_stops_the_run_with_intact_weights(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def _serve() -> None:
     # Imported at first use otherwise, in every fork anew.
     for name in ("torch._dynamo", "typeguard", "bridgerl.trainer", "bridgerl.player", "toy_envs"):
         importlib.import_module(name)
-    runtime.fingerprint(1)  # Read the source once: all forks are of this very code.
+    runtime.fingerprint(1, "cpu")  # Read the source once: all forks are of this very code.
     gc.freeze()  # Or every collection in a fork would copy all of this memory.
     for line in sys.stdin:
         request = json.loads(line)

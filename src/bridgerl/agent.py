@@ -62,12 +62,18 @@ class Agent(nn.Module):
 
 
 def build_agent(actor: ActorConfig, critic: CriticConfig, spec: EnvSpec, streams: Streams) -> Agent:
-    """Turn two configs into an agent; initial weights depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]), torch.device(streams.device):
-        torch.manual_seed(derive_seed(streams.seed, "weights"))
-        return Agent(
-            actor.build(spec, streams),
-            critic.build(spec, streams),
-            actor_every=actor.delay,
-            target_every=critic.target_every,
-        )
+    """Turn two configs into an agent; a critic starts the same whatever the actor."""
+
+    def seed(part: str) -> None:
+        torch.manual_seed(derive_seed(streams.seed, "weights", part))
+
+    device = torch.device(streams.device)
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices), device:
+        seed("actor")
+        built_actor = actor.build(spec, streams)
+        seed("critic")
+        built_critic = critic.build(spec, streams)
+    return Agent(
+        built_actor, built_critic, actor_every=actor.delay, target_every=critic.target_every
+    )

@@ -19,7 +19,7 @@ from bridgerl.critics import CRITICS
 from bridgerl.errors import BridgeError, UserError, choose, require
 from bridgerl.flags import HELP, PROGRAM, flags_of, parse, refuse_odd_words
 from bridgerl.player import check_env, play
-from bridgerl.presets import ENVS, PRESETS, resolve
+from bridgerl.presets import PRESETS, environments, resolve
 from bridgerl.rundir import compare, read_config, verify
 from bridgerl.trainer import Stopped, train
 
@@ -145,7 +145,7 @@ class Listing:
             "actors": {k: (v.__doc__ or "").splitlines()[0] for k, v in ACTORS.items()},
             "critics": {k: (v.__doc__ or "").splitlines()[0] for k, v in CRITICS.items()},
             "presets": dict.fromkeys(PRESETS, ""),
-            "environments": dict.fromkeys(ENVS, ""),
+            "environments": dict.fromkeys(environments(), ""),
         }
         if self.json:
             print(json.dumps({k: list(v) for k, v in tables.items()}))
@@ -271,7 +271,7 @@ def _train(args: list[str]) -> int:
     if not picks["--env"]:
         if not HELP & set(rest):
             raise UserError("train needs --env, e.g. --env Hopper-v5 (see bridgerl list)")
-        picks["--env"] = next(iter(ENVS))
+        picks["--env"] = environments()[0]
     default = resolve(*picks.values())
     known = [*picks, "--quiet", *flags_of(default)]
     config = parse(

@@ -81,6 +81,8 @@ class Task:
         if not abs(self.reward) <= FLOAT32_MAX:
             raise self._fault(f"reward is {self.reward}, not finite in float32")
         diverged = self._warnings is not None and bool(self._warnings().any())
+        if diverged:
+            self.reward = 0.0  # A jump back to the start can pay thousands.
         return Outcome(
             self.obs, self.reward, bool(terminated), bool(truncated) or diverged, diverged
         )
@@ -98,7 +100,8 @@ class Task:
     def _observation(self, obs: Any) -> np.ndarray:
         try:
             with np.errstate(over="ignore"):
-                flat = np.asarray(obs, np.float32).reshape(-1)
+                # A copy: an environment may go on to change its own array.
+                flat = np.array(obs, np.float32).reshape(-1)
         except (TypeError, ValueError) as error:
             raise self._fault(f"observation is no array of numbers: {error}") from error
         if flat.shape != (self.spec.obs_dim,):

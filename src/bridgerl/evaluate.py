@@ -17,6 +17,8 @@ class EvalResult:
 
     returns: list[float]
     lengths: list[int]
+    diverged: int = 0
+    """Episodes that MuJoCo broke off by resetting itself."""
 
     @property
     def mean(self) -> float:
@@ -34,13 +36,15 @@ def evaluate(agent: Agent, task: Task, episodes: int, *, seed: int, key: int) ->
     generator = torch.Generator(agent.device).manual_seed(derive_seed(seed, "eval-actions", key))
     returns: list[float] = []
     lengths: list[int] = []
+    diverged = 0
     for episode in range(episodes):
         obs, total, done = task.reset(key, episode), 0.0, False
         while not done:
             out = task.step(agent.act(obs, explore=False, generator=generator))
             obs, done = out.obs, out.terminated or out.truncated
             total += out.reward
+            diverged += out.diverged
         failpoint("eval.mid")
         returns.append(total)
         lengths.append(len(task.actions))
-    return EvalResult(returns, lengths)
+    return EvalResult(returns, lengths, diverged)

@@ -10,6 +10,8 @@ from bridgerl.errors import choose
 
 Overrides = dict[str, Any]
 
+PAPER_TASKS = ("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "Walker2d-v5")
+
 PRESETS: dict[str, dict[str, Overrides]] = {
     # The paper's tables; its gaps filled as DECISIONS.md tells.
     "paper": {},
@@ -17,6 +19,20 @@ PRESETS: dict[str, dict[str, Overrides]] = {
     "lite": {
         "actor": {"hidden": (256, 256)},
         "critic.cdq": {"hidden": (256, 256)},
+        "env.InvertedPendulum-v5": {
+            "steps": 30_000,
+            "actor": {"lr": 1e-3},
+            "critic": {"lr": 1e-3},
+            "train": {"warmup": 1_000},
+            "eval": {"every": 1_000},
+            "save": {"every": 5_000},
+        },
+        "env.InvertedDoublePendulum-v5": {
+            "steps": 60_000,
+            "train": {"warmup": 1_000},
+            "eval": {"every": 2_000},
+            "save": {"every": 10_000},
+        },
     },
 }
 
@@ -25,27 +41,11 @@ PAIRS: dict[tuple[str, str], Overrides] = {
     ("td3", "cdq"): {"actor_q": "first"},
 }
 
-ENVS: dict[str, Overrides] = {
-    "Ant-v5": {},
-    "HalfCheetah-v5": {},
-    "Hopper-v5": {},
-    "Humanoid-v5": {},
-    "Walker2d-v5": {},
-    "InvertedPendulum-v5": {
-        "steps": 30_000,
-        "actor": {"lr": 1e-3},
-        "critic": {"lr": 1e-3},
-        "train": {"warmup": 1_000},
-        "eval": {"every": 1_000},
-        "save": {"every": 5_000},
-    },
-    "InvertedDoublePendulum-v5": {
-        "steps": 60_000,
-        "train": {"warmup": 1_000},
-        "eval": {"every": 2_000},
-        "save": {"every": 10_000},
-    },
-}
+
+def environments() -> list[str]:
+    """The paper's tasks, and those a preset has settings for."""
+    named = [key.removeprefix("env.") for p in PRESETS.values() for key in p if key[:4] == "env."]
+    return [*PAPER_TASKS, *named]
 
 
 def resolve(env: str, actor: str, critic: str, preset: str) -> RunConfig:
@@ -56,7 +56,7 @@ def resolve(env: str, actor: str, critic: str, preset: str) -> RunConfig:
     critic_config = choose("critic", critic, CRITICS)(**critic_values)
     config = RunConfig(env=env, actor=actor_config, critic=critic_config, preset=preset)
     changes: Overrides = {}
-    for key, value in ENVS.get(env, {}).items():
+    for key, value in values.get(f"env.{env}", {}).items():
         section: Any = getattr(config, key)
         nested = isinstance(value, dict)
         changes[key] = dataclasses.replace(section, **value) if nested else value

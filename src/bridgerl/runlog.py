@@ -221,6 +221,7 @@ def summary(evaluations: list[Record]) -> dict[str, Any]:
         "best_step": evaluations[best]["step"],
         "final_return": means[-1],
         "average_return": sum(means) / len(means),
+        "last_ten_return": sum(means[-10:]) / len(means[-10:]),
     }
 
 

@@ -64,9 +64,11 @@ def check_device(device: str) -> None:
 
 
 @cache
-def fingerprint(threads: int) -> dict[str, Any]:
+def fingerprint(threads: int, device: str) -> dict[str, Any]:
     """Everything two runs must share for equal bits."""
+    cuda = torch.device(device).type == "cuda"
     return {
+        "device": f"{torch.cuda.get_device_name(device)} {torch.version.cuda}" if cuda else device,
         "python": platform.python_version(),
         "machine": f"{platform.machine()} {_cpu_name()}",
         "simd": torch.backends.cpu.get_cpu_capability(),

@@ -237,6 +237,7 @@ class Trainer:
             "eval/length_mean": float(np.mean(result.lengths)),
             "eval/returns": result.returns,
             "eval/lengths": result.lengths,
+            "eval/diverged": result.diverged,
         }
         self.log.record("eval", c.step, values)
         if c.best_return is None or result.mean > c.best_return:
@@ -258,6 +259,7 @@ class Trainer:
 
     def _save(self, *, must: bool) -> None:
         """Publish a checkpoint. A full disk is survived twice, unless the run ends here."""
+        self._check_numbers()
         started = time.monotonic()
         try:
             snap = self._snapshot()
@@ -299,7 +301,7 @@ class Trainer:
             },
             state=vars(self.counters),
             metrics=self.log.mark(),
-            fingerprint=fingerprint(self.config.train.threads),
+            fingerprint=self._fingerprint(),
         )
 
     def _resume(self) -> None:
@@ -338,8 +340,11 @@ class Trainer:
         self.streams.load(_without_prefix(rest, "stream."))
         self.metrics = _without_prefix(metrics, "metric.")
 
+    def _fingerprint(self) -> dict[str, Any]:
+        return fingerprint(self.config.train.threads, self.config.train.device)
+
     def _check_fingerprint(self, then: dict[str, Any]) -> None:
-        now = fingerprint(self.config.train.threads)
+        now = self._fingerprint()
         changed = [f"{k} {then.get(k)} -> {v}" for k, v in now.items() if then.get(k) != v]
         if changed:
             self._not_exact("; ".join(changed))

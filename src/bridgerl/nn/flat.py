@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -94,6 +94,14 @@ class GuardedAdam(nn.Module):
     def of(cls, config: AdamConfig, net: nn.Module) -> "GuardedAdam":
         """The optimiser a config asks for, on a network's parameters."""
         return cls(net.parameters(), lr=config.lr, eps=config.adam_eps, clip=config.grad_clip)
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        """Refused: the copy's weights would no longer be views of its flat vector."""
+        raise TypeError("build a second agent and load_state_dict() instead of copying one")
+
+    def _apply(self, fn: object, recurse: bool = True) -> NoReturn:
+        """Refused for the same reason: .to(), .double() and the like replace every tensor."""
+        raise TypeError("an agent stays on the device and type it was built with")
 
     def step(self, loss: Tensor) -> Tensor:
         """Differentiate the loss, update the parameters; returns the norm before clipping."""
