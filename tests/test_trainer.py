@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,12 @@ def test_a_short_run_that_never_learnt_is_not_called_done(tmp_path: Path) -> Non
     with pytest.raises(NumericFault):
         train(dataclasses.replace(config, steps=150), quiet=True)
     assert not (config.folder / "DONE").exists()
+
+
+def test_a_run_can_live_in_a_thread_of_its_own(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(train, _config(tmp_path), quiet=True).result()
+    assert (run / "DONE").exists()
 
 
 def test_a_silent_reset_pays_nothing(tmp_path: Path) -> None:

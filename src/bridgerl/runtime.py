@@ -8,6 +8,7 @@ import hashlib
 import platform
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -100,7 +101,10 @@ class StopSignal:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self._previous = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+        # Python lets the main thread alone handle signals; a run in another thread has none.
+        mine = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM) if mine else ()
+        self._previous = {number: signal.getsignal(number) for number in numbers}
 
     def __enter__(self) -> "StopSignal":
         """Take the signals over."""

@@ -1,0 +1,1 @@
+"""Pure functions of tensors; randomness comes in as a generator."""

@@ -1,0 +1,19 @@
+"""From next-state atoms to regression targets."""
+
+import torch
+from torch import Tensor
+
+from bridgerl.types import Batch, Bootstrap
+
+
+def drop_top(atoms: Tensor, drop_per_head: int) -> Tensor:
+    """Pool the heads' atoms (b, h, k), sort, drop the largest h * drop: (b, h (k - drop))."""
+    b, h, k = atoms.shape
+    kept = h * (k - drop_per_head)
+    return torch.sort(atoms.reshape(b, h * k), dim=1).values[:, :kept]
+
+
+def bellman(batch: Batch, boot: Bootstrap, atoms: Tensor) -> Tensor:
+    """Targets y = r + discount (z - entropy cost) for atoms (b, n); order is kept."""
+    discount = batch.discount[:, None]
+    return batch.reward[:, None] + discount * (atoms - boot.entropy_cost[:, None])
