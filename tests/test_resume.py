@@ -243,7 +243,9 @@ def test_signal_ends_the_run_with_a_checkpoint_at_that_step(
     action = {signal.SIGTERM: "term", signal.SIGINT: "int"}[number]
     ended = runs.train(f"train.step:103:{action}")
     assert ended.code == code
-    assert ended.err == "bridgerl: stopped at step 103 after a checkpoint\n"
+    assert (
+        ended.err == "bridgerl: stopped at step 103 after a checkpoint; the same command resumes\n"
+    )
     assert rundir.last_weights(runs.folder).name == "step-000000000103"
     rundir.verify(runs.folder)
     assert runs.train().code == 0

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gymnasium.spaces import Box
 
 from bridgerl import checkpoint, resolve, train
 from bridgerl.config import RunConfig
 from bridgerl.envs import Task
-from bridgerl.errors import NumericFault
+from bridgerl.errors import NumericFault, UserError
 from bridgerl.player import load_agent
 from bridgerl.rundir import last_weights
 from bridgerl.runlog import read_metrics
@@ -235,3 +236,87 @@ def _read_terminal(handle: int) -> str:
     except OSError:  # A terminal whose program has gone cannot be read.
         pass
     return seen.decode()
+
+
+def test_an_environment_without_an_end_is_evaluated_all_the_same(tmp_path: Path) -> None:
+    config = _config(tmp_path, env="toy_envs:Endless-v0")
+    short = dataclasses.replace(config.eval, episodes=2, max_steps=30)
+    run = train(dataclasses.replace(config, eval=short), quiet=True)
+    assert _records(run, "eval")[-1]["eval/lengths"] == [30, 30]
+
+
+def test_an_environment_of_other_sizes_is_refused_not_called_damaged(tmp_path: Path) -> None:
+    config = _config(tmp_path)
+    run = train(config, quiet=True)
+    text = json.loads((run / "config.json").read_text())
+    assert text["sizes"] == {"observation size": 3, "action size": 2}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("toy_envs.Point.observation_space", Box(-1, 1, (4,)))
+        with pytest.raises(UserError, match="observation size was 3, now 4"):
+            train(config, quiet=True)
+
+
+def test_fewer_steps_than_done_end_the_run_where_it_stands(tmp_path: Path) -> None:
+    config = _config(tmp_path)
+    run = train(config, quiet=True)
+    (run / "DONE").unlink()
+    train(dataclasses.replace(config, steps=300), quiet=True)
+    assert json.loads((run / "DONE").read_text())["step"] == 400
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"steps": 1000.0},
+        {"steps": "100"},
+        {"actor": "td3"},
+        {"seed": np.int64(3)},
+    ],
+)
+def test_the_python_interface_refuses_what_could_not_be_read_again(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    config = _config(tmp_path / "out")
+    for name, value in wrong.items():
+        object.__setattr__(config, name, value)
+    with pytest.raises(UserError):
+        train(config, quiet=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_training_goes_on_when_nobody_reads_its_output(tmp_path: Path) -> None:
+    command = " ".join([sys.executable, "-m", "bridgerl", *TINY, "--out", str(tmp_path)])
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        f"set -o pipefail; {command} | head -1",
+        shell=True,
+        executable="/bin/bash",
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert list(tmp_path.rglob("DONE"))
+
+
+def test_a_closed_terminal_leaves_a_checkpoint(tmp_path: Path, cli: Run) -> None:
+    done = cli(*TINY, "--out", str(tmp_path), BRIDGERL_FAILPOINT="train.step:250:hup")
+    assert done.returncode == 129
+    assert list(tmp_path.rglob("step-000000000250"))
+
+
+def test_an_own_environment_in_the_working_folder_is_found(tmp_path: Path) -> None:
+    (tmp_path / "my_module.py").write_text(
+        "import gymnasium, toy_envs\n"
+        "gymnasium.register('MyEnv-v0', toy_envs.Point, max_episode_steps=50)\n"
+    )
+    script = Path(sys.executable).parent / "bridgerl"
+    command = [str(script), "check-env", "my_module:MyEnv-v0"]
+    env = {**os.environ, "PYTHONPATH": str(HERE)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "is fit" in done.stdout

@@ -36,6 +36,14 @@ class HugeReward(Point):
         return obs, 1e30, terminated, truncated, info
 
 
+class Endless(Point):
+    """Neither ends nor is cut off."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        obs, reward, _, _, info = super().step(action)
+        return obs, reward, False, False, info
+
+
 class Exploding(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
     """A MuJoCo pendulum whose state is thrown far away at every tenth step."""
 
@@ -53,4 +61,5 @@ class Exploding(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
 
 gym.register("Point-v0", "toy_envs:Point", max_episode_steps=50)
 gym.register("HugeReward-v0", "toy_envs:HugeReward", max_episode_steps=50)
+gym.register("Endless-v0", "toy_envs:Endless")
 gym.register("Exploding-v0", "toy_envs:Exploding")

@@ -7,7 +7,7 @@ from bridgerl.critics import CRITICS
 from bridgerl.errors import BridgeError
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams
-from bridgerl.trainer import train
+from bridgerl.trainer import Stopped, train
 from bridgerl.types import Batch, Bootstrap, EnvSpec
 
 __version__ = "0.1.0"
@@ -21,6 +21,7 @@ __all__ = [
     "BridgeError",
     "EnvSpec",
     "RunConfig",
+    "Stopped",
     "Streams",
     "__version__",
     "build_agent",

@@ -75,7 +75,8 @@ def show(result: dict[str, Any]) -> None:
     console.print(table)
     ratio = result["speedup_over_stable_baselines3"]
     if ratio is None:
-        console.print("pip install 'bridgerl[sb3]' to compare with Stable-Baselines3")
+        hint = "pip install 'bridgerl[sb3]' to compare with Stable-Baselines3"
+        console.print(hint, markup=False)
     else:
         console.print(f"{ratio:.2f}x Stable-Baselines3 (median of interleaved pairs)")
 

@@ -1,7 +1,6 @@
 """The command line: verbs, flags, one-line errors, exit codes."""
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from bridgerl.errors import BridgeError, UserError, choose, require
 from bridgerl.flags import HELP, PROGRAM, flags_of, parse, refuse_odd_words
 from bridgerl.player import check_env, play
 from bridgerl.presets import PRESETS, environments, resolve
+from bridgerl.progress import silence_stdout
 from bridgerl.rundir import compare, read_config, verify
 from bridgerl.trainer import Stopped, train
 
@@ -125,6 +125,8 @@ class CheckEnv:
         facts = check_env(self.env)
         text = f"{self.env} is fit: {facts['obs_dim']} observations, {facts['action_dim']} actions"
         text += ", resumes exactly" if facts["reproducible"] else ", but does not resume exactly"
+        if facts["time_limit"] is None:
+            text += "; it has no time limit, so --eval.max-steps ends evaluation episodes"
         print(json.dumps(facts) if self.json else text)
         return 0
 
@@ -214,7 +216,8 @@ def main(args: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Help leaves by SystemExit, as argparse does."""
     try:
         code = _dispatch(sys.argv[1:] if args is None else list(args))
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None when started with stdout closed.
+            sys.stdout.flush()
         return code
     except Stopped as stop:
         print(f"{PROGRAM}: {stop}", file=sys.stderr)
@@ -226,8 +229,7 @@ def main(args: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # Python flushes stdout once more at exit, which must not fail again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence_stdout()
         return 141
 
 
@@ -252,7 +254,8 @@ def _print_overview() -> None:
         text = TRAIN_HELP if cls is None else cls.__doc__
         grid.add_row(verb, text.splitlines()[0])
     console = Console(highlight=False)
-    console.print(f"usage: {PROGRAM} COMMAND [flags]; {PROGRAM} COMMAND --help tells more\n")
+    usage = f"usage: {PROGRAM} COMMAND [flags]; {PROGRAM} COMMAND --help tells more\n"
+    console.print(usage, markup=False)
     console.print(grid)
     console.print(f"\nExample: {PROGRAM} train --env Hopper-v5")
 

@@ -59,6 +59,8 @@ class EvalConfig:
     """Steps between evaluations."""
     episodes: int = 10
     """Episodes per evaluation."""
+    max_steps: int = 10_000
+    """Steps after which an evaluation episode is broken off."""
     stop_at: float | None = None
     """Stop training once an evaluation's mean return reaches this."""
 
@@ -66,6 +68,7 @@ class EvalConfig:
         """Refuse an evaluation that never ends or never happens."""
         require(self.every >= 1, "eval.every", self.every, "must be at least 1")
         require(self.episodes >= 1, "eval.episodes", self.episodes, "must be at least 1")
+        require(self.max_steps >= 1, "eval.max-steps", self.max_steps, "must be at least 1")
         ok = self.stop_at is None or math.isfinite(self.stop_at)
         require(ok, "eval.stop-at", self.stop_at, "must be finite, or None")
 
@@ -170,7 +173,20 @@ class RunConfig:
 
 
 def _name_of(config: object, table: dict[str, Any]) -> str:
-    return next(name for name, cls in table.items() if cls is type(config))
+    for name, cls in table.items():
+        if cls is type(config):
+            return name
+    raise UserError(f"{config!r} is not the config of a registered actor or critic")
+
+
+def checked(config: object) -> RunConfig:
+    """The config as its own JSON reads back, so that a run can always be read again."""
+    if not isinstance(config, RunConfig):
+        raise UserError(f"train takes a RunConfig, e.g. resolve('Hopper-v5'), not {config!r}")
+    try:
+        return decode(encode(config))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"the config holds a value of a wrong type: {error}") from None
 
 
 def encode(config: RunConfig) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import importlib
 import importlib.metadata
+import os
+import sys
 import warnings
 from typing import Any, NamedTuple
 
@@ -121,6 +123,8 @@ class Task:
 def make(env_id: str) -> gym.Env[Any, Any]:
     """Make a registered or `module:Name-v0` environment, or refuse with the nearest id."""
     _quiet_mujoco()
+    if ":" in env_id and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # As `python -m` does, so that both commands find my_module.
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)

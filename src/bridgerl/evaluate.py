@@ -1,11 +1,13 @@
 """Episodes without exploration, on seeds that training never sees."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from bridgerl.agent import Agent
+from bridgerl.config import EvalConfig
 from bridgerl.envs import Task
 from bridgerl.failpoint import failpoint
 from bridgerl.streams import derive_seed
@@ -31,15 +33,25 @@ class EvalResult:
         return float(np.std(self.returns))
 
 
-def evaluate(agent: Agent, task: Task, episodes: int, *, seed: int, key: int) -> EvalResult:
-    """Play episodes; the same seed and key give the same episodes."""
+def evaluate(
+    agent: Agent,
+    task: Task,
+    config: EvalConfig,
+    *,
+    seed: int,
+    key: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> EvalResult | None:
+    """Play episodes; the same seed and key give the same ones. None when stopped on the way."""
     generator = torch.Generator(agent.device).manual_seed(derive_seed(seed, "eval-actions", key))
     returns: list[float] = []
     lengths: list[int] = []
     diverged = 0
-    for episode in range(episodes):
+    for episode in range(config.episodes):
         obs, total, done = task.reset(key, episode), 0.0, False
-        while not done:
+        while not done and len(task.actions) < config.max_steps:
+            if stopped():
+                return None
             out = task.step(agent.act(obs, explore=False, generator=generator))
             obs, done = out.obs, out.terminated or out.truncated
             total += out.reward

@@ -5,7 +5,12 @@ import os
 import signal
 from dataclasses import dataclass
 
-_SIGNALS = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "int": signal.SIGINT}
+_SIGNALS = {
+    "kill": signal.SIGKILL,
+    "term": signal.SIGTERM,
+    "int": signal.SIGINT,
+    "hup": signal.SIGHUP,
+}
 
 
 @dataclass
@@ -22,7 +27,7 @@ _points: dict[str, _Point] = {}
 
 
 def arm(text: str) -> None:
-    """Set `name:nth:kill|term|int|enospc`, several with commas; `nth+` goes on from the nth."""
+    """Set `name:nth:kill|term|int|hup|enospc`, several with commas; `nth+` goes on from the nth."""
     _points.clear()
     for part in filter(None, text.split(",")):
         name, nth, action = part.split(":")

@@ -1,5 +1,6 @@
 """Using what a run left: play its weights, or try an environment before any run."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,7 +37,9 @@ def play(run: Path, weights: Literal["best", "last"], episodes: int, seed: int) 
     try:
         agent, step = load_agent(run, weights, task.spec)
         with tuned_process(config.train.threads):
-            result = evaluate(agent, task, episodes, seed=seed, key=0)
+            played = replace(config.eval, episodes=episodes)
+            result = evaluate(agent, task, played, seed=seed, key=0)
+            assert result is not None  # Nothing stops it on the way.
     finally:
         task.close()
     return {
@@ -64,6 +67,7 @@ def check_env(env_id: str, steps: int = 200) -> dict[str, Any]:
         "obs_dim": task.spec.obs_dim,
         "action_dim": task.spec.action_dim,
         "reproducible": same,
+        "time_limit": None if task.env.spec is None else task.env.spec.max_episode_steps,
         "versions": versions(),
     }
 

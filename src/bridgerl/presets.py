@@ -48,7 +48,7 @@ def environments() -> list[str]:
     return [*PAPER_TASKS, *named]
 
 
-def resolve(env: str, actor: str, critic: str, preset: str) -> RunConfig:
+def resolve(env: str, actor: str = "sac", critic: str = "cdq", preset: str = "lite") -> RunConfig:
     """The defaults of one actor-critic pair on one environment, before flags."""
     values = choose("preset", preset, PRESETS)
     actor_config = choose("actor", actor, ACTORS)(**values.get("actor", {}))

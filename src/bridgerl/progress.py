@@ -1,7 +1,9 @@
 """What a person sees while a run goes on."""
 
+import os
 import sys
 import time
+from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
@@ -12,7 +14,6 @@ from rich.progress import (
     Progress,
     SpinnerColumn,
     TextColumn,
-    TimeRemainingColumn,
 )
 
 
@@ -20,21 +21,22 @@ class Display:
     """A live bar on a terminal, a line per evaluation elsewhere, silence when asked."""
 
     def __init__(self, total: int, *, quiet: bool = False) -> None:
-        self.console = Console(stderr=False, quiet=quiet, highlight=False)
+        self.console = _Console(quiet=quiet, highlight=False)
         self._live = self.console.is_terminal and not quiet
         self._progress = Progress(
             SpinnerColumn(),
             BarColumn(bar_width=28),
             MofNCompleteColumn(),
             TextColumn("{task.fields[speed]} steps/s"),
-            TextColumn("eta"),
-            TimeRemainingColumn(),
-            TextColumn("return {task.fields[result]}"),
+            TextColumn("eta {task.fields[eta]}"),
+            TextColumn("train return {task.fields[result]}"),
             console=self.console,
             disable=not self._live,
         )
-        self._task = self._progress.add_task("", total=total, speed="-", result="-")
+        self._task = self._progress.add_task("", total=total, speed="-", eta="-", result="-")
+        self._total = total
         self._last = (0.0, 0)
+        self._speed = 0.0
 
     def __enter__(self) -> Self:
         """Show the bar."""
@@ -51,8 +53,11 @@ class Display:
         self._progress.stop()
 
     def say(self, text: str) -> None:
-        """Print a line above the bar."""
-        self.console.print(text, soft_wrap=True, markup=False)
+        """Print a line above the bar; a run outlives the reader of its output."""
+        try:
+            self.console.print(text, soft_wrap=True, markup=False)
+        except OSError:
+            self.console.quiet = True
 
     def warn(self, text: str) -> None:
         """Print a warning to stderr, whatever else is silent."""
@@ -69,6 +74,36 @@ class Display:
         if now - then < 0.5:
             return
         self._last = (now, step)
-        result = "-" if last_return is None else f"{last_return:.1f}"
-        speed = "-" if then == 0.0 else f"{(step - before) / (now - then):.0f}"
-        self._progress.update(self._task, completed=step, speed=speed, result=result)
+        if then == 0.0:
+            return
+        # An average that forgets within seconds: warm-up steps are much faster than the others.
+        latest = (step - before) / (now - then)
+        self._speed = latest if self._speed == 0.0 else 0.8 * self._speed + 0.2 * latest
+        left = (self._total - step) / self._speed if self._speed > 0 else 0.0
+        self._progress.update(
+            self._task,
+            completed=step,
+            speed=f"{self._speed:.0f}",
+            eta=str(timedelta(seconds=round(left))),
+            result="-" if last_return is None else f"{last_return:.1f}",
+        )
+
+    def finish(self, step: int) -> None:
+        """Leave the bar at the last step."""
+        self._progress.update(self._task, total=step, completed=step, eta="done")
+
+
+class _Console(Console):
+    """A console that falls silent when nobody reads it any more."""
+
+    def on_broken_pipe(self) -> None:
+        """Go on without output, where rich would end the process."""
+        self.quiet = True
+        silence_stdout()
+
+
+def silence_stdout() -> None:
+    """Send stdout nowhere: Python flushes it once more at exit, which must not fail again."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, 1)
+    os.close(devnull)

@@ -13,11 +13,12 @@ from bridgerl.config import RunConfig, decode, encode, identity
 from bridgerl.envs import versions
 from bridgerl.errors import BridgeError, StorageFault, UserError
 from bridgerl.runlog import read_metrics
+from bridgerl.types import EnvSpec
 
 CONFIG = "config.json"
 
 
-def check_folder(config: RunConfig) -> None:
+def check_folder(config: RunConfig, spec: EnvSpec) -> None:
     """Refuse a folder that cannot be written or belongs to another config; writes nothing."""
     folder = config.folder
     try:
@@ -31,13 +32,15 @@ def check_folder(config: RunConfig) -> None:
     except (OSError, ValueError) as error:
         raise UserError(f"{folder} cannot be used: {error}; change --out") from None
     if (folder / CONFIG).exists():
-        _refuse_other(folder, config)
+        _refuse_other(folder, config, spec)
     elif checkpoint.checkpoints(folder):
         raise StorageFault(f"{folder / CONFIG} is missing, though the folder holds checkpoints")
 
 
-def _refuse_other(folder: Path, config: RunConfig) -> None:
+def _refuse_other(folder: Path, config: RunConfig, spec: EnvSpec) -> None:
     then, now = _identity(folder), identity(_plain(encode(config)))
+    then |= _read(folder).get("sizes", {})
+    now |= _sizes(spec)
     changed = [
         f"{name} was {then.get(name)!r}, now {now.get(name)!r}"
         for name in sorted(set(then) | set(now))
@@ -50,7 +53,7 @@ def _refuse_other(folder: Path, config: RunConfig) -> None:
         )
 
 
-def open_folder(config: RunConfig) -> store.RunLock:
+def open_folder(config: RunConfig, spec: EnvSpec) -> store.RunLock:
     """Make the folder, lock it, sweep leftovers, write the config."""
     folder = config.folder
     lock = None
@@ -58,7 +61,7 @@ def open_folder(config: RunConfig) -> store.RunLock:
         for part in ("ckpt", "replay"):
             store.make_folder(folder / part)
         lock = store.RunLock(folder)
-        _claim(config)
+        _claim(config, spec)
         return lock
     except (OSError, BridgeError) as error:
         if lock is not None:
@@ -68,16 +71,28 @@ def open_folder(config: RunConfig) -> store.RunLock:
         raise UserError(f"{folder} cannot be written: {error.strerror}; change --out") from None
 
 
-def _claim(config: RunConfig) -> None:
-    """With the lock held: check again, sweep leftovers, write the config."""
+def _claim(config: RunConfig, spec: EnvSpec) -> None:
+    """With the lock held: check again, sweep leftovers, write the config of a new run."""
     folder = config.folder
-    check_folder(config)  # Another process may have made the folder its own meanwhile.
+    check_folder(config, spec)  # Another process may have made the folder its own meanwhile.
     for part in (folder, folder / "ckpt", folder / "replay"):
         store.sweep(part)
-    data = store.to_sealed_json({"config": encode(config), "versions": versions()})
-    path = folder / CONFIG
+    if not (folder / CONFIG).exists():
+        record_config(config, spec)
+
+
+def record_config(config: RunConfig, spec: EnvSpec) -> None:
+    """Write config.json, if what it holds is not this config."""
+    data = store.to_sealed_json(
+        {"config": encode(config), "sizes": _sizes(spec), "versions": versions()}
+    )
+    path = config.folder / CONFIG
     if not path.exists() or path.read_bytes() != data:
         store.publish_file(path, data)
+
+
+def _sizes(spec: EnvSpec) -> dict[str, int]:
+    return {"observation size": spec.obs_dim, "action size": spec.action_dim}
 
 
 def read_config(run: Path) -> RunConfig:

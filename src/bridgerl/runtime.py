@@ -97,14 +97,16 @@ def _source_hash() -> str:
 
 
 class StopSignal:
-    """SIGINT and SIGTERM as a flag read at step boundaries; a second one ends the process."""
+    """SIGINT, SIGTERM and SIGHUP as a flag read at step boundaries; a second one ends at once."""
 
     def __init__(self) -> None:
         self.number: int | None = None
         # Python lets the main thread alone handle signals; a run in another thread has none.
         mine = threading.current_thread() is threading.main_thread()
-        numbers = (signal.SIGINT, signal.SIGTERM) if mine else ()
-        self._previous = {number: signal.getsignal(number) for number in numbers}
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if mine else ()
+        handlers = {number: signal.getsignal(number) for number in numbers}
+        # What is ignored stays ignored: nohup means to outlive its terminal.
+        self._previous = {n: h for n, h in handlers.items() if h != signal.SIG_IGN}
 
     def __enter__(self) -> "StopSignal":
         """Take the signals over."""
@@ -122,3 +124,5 @@ class StopSignal:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         self.number = number
+        if sys.stderr.isatty():
+            print("bridgerl: stopping after a checkpoint; once more ends at once", file=sys.stderr)

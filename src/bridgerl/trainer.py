@@ -14,14 +14,14 @@ from torch import Tensor
 from bridgerl import checkpoint, store
 from bridgerl.agent import Agent, build_agent
 from bridgerl.checkpoint import Snapshot
-from bridgerl.config import RunConfig
+from bridgerl.config import RunConfig, checked
 from bridgerl.envs import Task
 from bridgerl.errors import EnvFault, NumericFault, StorageFault, UserError
 from bridgerl.evaluate import evaluate
 from bridgerl.failpoint import failpoint
 from bridgerl.progress import Display
 from bridgerl.replay import Replay, check_memory
-from bridgerl.rundir import check_folder, open_folder
+from bridgerl.rundir import check_folder, open_folder, record_config
 from bridgerl.runlog import RunLog, summary
 from bridgerl.runtime import StopSignal, check_device, fingerprint, tuned_process
 from bridgerl.streams import Streams
@@ -35,7 +35,7 @@ class Stopped(Exception):
     """A signal ended the run after a checkpoint."""
 
     def __init__(self, number: int, step: int) -> None:
-        super().__init__(f"stopped at step {step} after a checkpoint")
+        super().__init__(f"stopped at step {step:,} after a checkpoint; the same command resumes")
         self.exit_code = 128 + number
 
 
@@ -70,16 +70,17 @@ class Counters:
 
 def train(config: RunConfig, *, quiet: bool = False) -> Path:
     """Train, or resume, one run; returns its folder. Nothing is written before all fits."""
+    config = checked(config)
     check_device(config.train.device)
     task = Task(config.env, config.seed)
     try:
         check_memory(task.spec, min(config.train.buffer_size, config.steps))
-        check_folder(config)
+        check_folder(config, task.spec)
         with (
             contextlib.closing(Trainer(config, task)) as trainer,
             tuned_process(config.train.threads),
         ):
-            lock = open_folder(config)
+            lock = open_folder(config, task.spec)
             try:
                 with Display(config.steps, quiet=quiet) as display, StopSignal() as stop:
                     trainer.run(display, stop)
@@ -127,10 +128,12 @@ class Trainer:
         self._overhead = {"eval_seconds": 0.0, "checkpoint_seconds": 0.0}
 
     def _reached_end(self) -> bool:
-        """All steps done, or the wanted return reached at this very step."""
-        c, goal, done = self.counters, self.config.eval.stop_at, self.log.evaluations
-        at_goal = goal is not None and bool(done) and done[-1]["eval/return_mean"] >= goal
-        return c.step >= self.config.steps or (at_goal and done[-1]["step"] == c.step)
+        """Evaluated at this very step, and all steps are done or the wanted return is reached."""
+        last, goal = self.log.evaluations[-1:], self.config.eval.stop_at
+        if not last or last[0]["step"] != self.counters.step:
+            return False
+        at_goal = goal is not None and last[0]["eval/return_mean"] >= goal
+        return at_goal or self.counters.step >= self.config.steps
 
     def close(self) -> None:
         """Free the evaluation environment."""
@@ -143,6 +146,7 @@ class Trainer:
             RunLog(self.run_folder, tensorboard=self.config.log.tensorboard)
         ) as self.log:
             self._resume()
+            record_config(self.config, self.task.spec)
             if not self._reached_end():
                 (self.run_folder / "DONE").unlink(missing_ok=True)
             self._loop()
@@ -150,20 +154,21 @@ class Trainer:
 
     def _loop(self) -> None:
         config, c = self.config, self.counters
-        finished = self._reached_end()
-        while not finished:
+        if c.step > 0 and (c.step % config.eval.every == 0 or c.step >= config.steps):
+            self._evaluate()  # Due at the checkpoint's step, if a signal came in between.
+        finished, stopping = self._reached_end(), self.stop.number
+        while not finished and stopping is None:
             self._step()
-            finished = c.step >= config.steps
             if c.step % config.log.every == 0:
                 self._log()
-            if c.step % config.eval.every == 0 or finished:
+            if c.step % config.eval.every == 0 or c.step >= config.steps:
                 self._evaluate()
-                finished = self._reached_end()
-            stopping = self.stop.number is not None
-            if c.step % config.save.every == 0 or finished or stopping:
-                self._save(must=finished or stopping)
-            if self.stop.number is not None and not finished:
-                raise Stopped(self.stop.number, c.step)
+            finished, stopping = self._reached_end(), self.stop.number
+            ending = finished or stopping is not None
+            if c.step % config.save.every == 0 or ending:
+                self._save(must=ending)
+        if not finished and stopping is not None:
+            raise Stopped(stopping, c.step)
 
     def _step(self) -> None:
         """One environment step and, after warm-up, one update."""
@@ -229,8 +234,15 @@ class Trainer:
             return
         started = time.monotonic()
         result = evaluate(
-            self.agent, self.eval_task, config.eval.episodes, seed=config.seed, key=c.step
+            self.agent,
+            self.eval_task,
+            config.eval,
+            seed=config.seed,
+            key=c.step,
+            stopped=lambda: self.stop.number is not None,
         )
+        if result is None:  # Evaluated again when the run goes on.
+            return
         values = {
             "eval/return_mean": result.mean,
             "eval/return_std": result.std,
@@ -379,6 +391,7 @@ class Trainer:
         except OSError as error:
             raise StorageFault(f"{self.run_folder / 'DONE'} not written: {error}") from error
         self.log.timing(c.step, **self._overhead)
+        self.display.finish(c.step)
         if "best_return" in figures:
             self.display.say(
                 f"done: best {figures['best_return']:.1f} at step {figures['best_step']:,}, "
