@@ -92,7 +92,7 @@ def test_evaluation_does_not_explore(tmp_path: Path) -> None:
     run = train(_config(tmp_path), quiet=True)
     (last,) = (r for r in _records(run, "eval") if r["step"] == 400)
     task = Task("toy_envs:Point-v0", 0, "eval")
-    agent, _ = load_agent(run, "last", task.spec)
+    agent, _ = load_agent(run, "last")
     total, obs, done = 0.0, task.reset(400, 0), False
     while not done:
         with torch.no_grad():

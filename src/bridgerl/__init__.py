@@ -5,6 +5,7 @@ from bridgerl.agent import Agent, build_agent
 from bridgerl.config import RunConfig
 from bridgerl.critics import CRITICS
 from bridgerl.errors import BridgeError
+from bridgerl.player import load_agent
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams
 from bridgerl.trainer import Stopped, train
@@ -25,6 +26,7 @@ __all__ = [
     "Streams",
     "__version__",
     "build_agent",
+    "load_agent",
     "resolve",
     "train",
 ]

@@ -9,16 +9,16 @@ import numpy as np
 from bridgerl import checkpoint
 from bridgerl.agent import Agent, build_agent
 from bridgerl.envs import Task, versions
+from bridgerl.errors import UserError
 from bridgerl.evaluate import evaluate
-from bridgerl.rundir import best_weights, last_weights, read_config
+from bridgerl.rundir import best_weights, last_weights, read_config, read_spec
 from bridgerl.runtime import tuned_process
 from bridgerl.streams import Streams
-from bridgerl.types import EnvSpec
 
 
-def load_agent(run: Path, weights: Literal["best", "last"], spec: EnvSpec) -> tuple[Agent, int]:
+def load_agent(run: Path, weights: Literal["best", "last"] = "best") -> tuple[Agent, int]:
     """The agent of a run folder and the step its weights are from."""
-    config = read_config(run)
+    config, spec = read_config(run), read_spec(run)
     path = best_weights(run) if weights == "best" else last_weights(run)
     agent = build_agent(config.actor, config.critic, spec, Streams(config.seed))
     state = agent.state_dict()
@@ -35,7 +35,9 @@ def play(run: Path, weights: Literal["best", "last"], episodes: int, seed: int) 
     config = read_config(run)
     task = Task(config.env, seed, "play")
     try:
-        agent, step = load_agent(run, weights, task.spec)
+        agent, step = load_agent(run, weights)
+        if task.spec != read_spec(run):
+            raise UserError(f"{config.env} has other sizes now than when {run} was trained")
         with tuned_process(config.train.threads):
             played = replace(config.eval, episodes=episodes)
             result = evaluate(agent, task, played, seed=seed, key=0)

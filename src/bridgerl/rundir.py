@@ -16,6 +16,7 @@ from bridgerl.runlog import read_metrics
 from bridgerl.types import EnvSpec
 
 CONFIG = "config.json"
+SIZES = ("observation size", "action size")
 
 
 def check_folder(config: RunConfig, spec: EnvSpec) -> None:
@@ -39,7 +40,7 @@ def check_folder(config: RunConfig, spec: EnvSpec) -> None:
 
 def _refuse_other(folder: Path, config: RunConfig, spec: EnvSpec) -> None:
     then, now = _identity(folder), identity(_plain(encode(config)))
-    then |= _read(folder).get("sizes", {})
+    then |= _read(folder)["sizes"]
     now |= _sizes(spec)
     changed = [
         f"{name} was {then.get(name)!r}, now {now.get(name)!r}"
@@ -92,7 +93,7 @@ def record_config(config: RunConfig, spec: EnvSpec) -> None:
 
 
 def _sizes(spec: EnvSpec) -> dict[str, int]:
-    return {"observation size": spec.obs_dim, "action size": spec.action_dim}
+    return dict(zip(SIZES, (spec.obs_dim, spec.action_dim), strict=True))
 
 
 def read_config(run: Path) -> RunConfig:
@@ -110,7 +111,16 @@ def _read(run: Path) -> dict[str, Any]:
     data = store.open_sealed_json(store.read_json_bytes(path), str(path))
     if not isinstance(data.get("config"), dict):
         raise StorageFault(f"{path} is damaged: no config inside")
+    sizes = data.get("sizes")
+    if not isinstance(sizes, dict) or not all(type(sizes.get(n)) is int for n in SIZES):
+        raise StorageFault(f"{path} is damaged: no sizes inside")
     return data
+
+
+def read_spec(run: Path) -> EnvSpec:
+    """The sizes of the task a run was trained on."""
+    sizes = _read(run)["sizes"]
+    return EnvSpec(read_config(run).env, *(sizes[name] for name in SIZES))
 
 
 def _identity(run: Path) -> dict[str, Any]:
