@@ -19,6 +19,17 @@ PRESETS: dict[str, dict[str, Overrides]] = {
     "lite": {
         "actor": {"hidden": (256, 256)},
         "critic.cdq": {"hidden": (256, 256)},
+        "critic.dbc": {
+            "network": "factored",
+            "hidden": (256, 256),
+            "particle": (32, 32),
+            "n_target": 16,
+            "n_online": 16,
+            "n_actor": 8,
+            "stratified": True,
+            "shared_levels": True,
+            "bridge_input": "self",
+        },
         "env.InvertedPendulum-v5": {
             "steps": 30_000,
             "actor": {"lr": 1e-3},

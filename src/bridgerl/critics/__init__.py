@@ -2,9 +2,11 @@
 
 from bridgerl.critics.base import Critic, CriticConfig
 from bridgerl.critics.cdq import CDQConfig
+from bridgerl.critics.dbc import DBCConfig
 
 CRITICS: dict[str, type[CriticConfig]] = {
     "cdq": CDQConfig,
+    "dbc": DBCConfig,
 }
 
 __all__ = ["CRITICS", "Critic", "CriticConfig"]

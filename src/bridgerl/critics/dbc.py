@@ -1,0 +1,263 @@
+"""The Diffusion Bridge Critic: a return's inverse CDF as a bridge from level tau to Z_tau.
+
+A network predicts the bridge's end from where it stands; M steps with exact weights walk there.
+Training: a quantile loss at t = 0 and at a random t, plus a small anchor to the sample quantile.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from bridgerl.bridge.sampler import sample, step_weights, uniform_times
+from bridgerl.bridge.schedule import Constant, Cosine, Linear, Schedule, xi
+from bridgerl.critics.base import Critic, CriticConfig
+from bridgerl.nn.endpoint import Context, EndpointNet
+from bridgerl.ops.quantile import (
+    draw_levels,
+    huber,
+    midpoint_levels,
+    quantile_huber_sorted,
+    sample_quantile,
+)
+from bridgerl.ops.targets import bellman, drop_top
+from bridgerl.streams import Streams
+from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
+
+T_BINS = 5
+
+
+@dataclass(frozen=True)
+class DBCConfig(CriticConfig):
+    """Diffusion Bridge Critic (experimental): walks from a quantile level to a return quantile."""
+
+    network: Literal["mlp", "factored"] = "mlp"
+    """The paper's MLP per atom, or a trunk per transition with a small network per atom."""
+    hidden: tuple[int, ...] = (512, 512, 512)
+    """Widths of the MLP, or of the trunk of the factored network."""
+    particle: tuple[int, ...] = (64, 64)
+    """Widths of the factored network's part per atom."""
+    n_heads: int = 2
+    """Independent networks."""
+    n_target: int = 128
+    """Atoms per head in the target."""
+    n_online: int = 64
+    """Atoms per head in the loss."""
+    n_actor: int = 64
+    """Atoms per head in the value the actor climbs."""
+    drop: float = 0.0
+    """Share of the pooled target atoms to drop from the top."""
+    bridge_steps: int = 5
+    """Steps M from level to return."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How the bridge's drift rate changes over its time."""
+    theta: float = 1.0
+    """Drift rate of the constant schedule."""
+    theta_min: float = 0.1
+    """Drift rate at the start of the other schedules."""
+    theta_max: float = 5.0
+    """Drift rate at the end of the other schedules."""
+    bridge_input: Literal["label", "self", "path"] = "label"
+    """Where training stands at t > 0: on the way to the label as printed, to the network's own
+    prediction, or on the sampler's own path."""
+    quantile_weight: float = 1.0
+    """Weight of the quantile loss; 0 leaves the anchor alone."""
+    anchor_weight: float = 0.01
+    """Weight w of the anchor loss."""
+    reduction: Literal["mean", "sum"] = "mean"
+    """Over atoms and targets; `sum` is the paper's equation read literally."""
+    kappa: float = 1.0
+    """Width of the Huber parabola, in units of the return."""
+    stratified: bool = False
+    """Draw one level per stratum instead of independent ones."""
+    shared_levels: bool = False
+    """Draw one set of levels per batch instead of one per transition."""
+    n_embed: int = 32
+    """Cosines in the embeddings of level and time."""
+    z_scale: float = 1.0
+    """Returns are divided by this inside the network."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot be built or cannot learn."""
+        super().__post_init__()
+        for name in ("hidden", "particle"):
+            self.require_widths(name)
+        for name in ("n_heads", "n_target", "n_online", "n_actor", "bridge_steps", "n_embed"):
+            self.require(1 <= getattr(self, name) <= 65536, name, "must be from 1 to 65536")
+        for name in ("kappa", "z_scale", "theta", "theta_min", "theta_max"):
+            ok = 0 < getattr(self, name) < float("inf")
+            self.require(ok, name, "must be positive and finite")
+        for name in ("quantile_weight", "anchor_weight"):
+            ok = 0 <= getattr(self, name) < float("inf")
+            self.require(ok, name, "must be finite and not negative")
+        some = self.quantile_weight + self.anchor_weight > 0
+        self.require(some, "anchor_weight", "and quantile-weight cannot both be 0")
+        rising = self.theta_min <= self.theta_max
+        self.require(rising, "theta_max", f"must be at least theta-min {self.theta_min}")
+        self.require(0 <= self.drop < 1, "drop", "must be in [0, 1)")
+        kept = self.n_target - self.dropped_per_head
+        self.require(kept >= 1, "drop", f"leaves none of {self.n_target} target atoms")
+
+    @property
+    def dropped_per_head(self) -> int:
+        """Target atoms to drop, counted per head."""
+        return round(self.drop * self.n_target)
+
+    def build(self, spec: EnvSpec, streams: Streams) -> "DBC":
+        """Make the critic for a task."""
+        return DBC(self, spec, streams)
+
+    def build_schedule(self) -> Schedule:
+        """The drift rate over bridge time."""
+        if self.schedule == "constant":
+            return Constant(self.theta)
+        kind = Linear if self.schedule == "linear" else Cosine
+        return kind(self.theta_min, self.theta_max)
+
+    def build_net(self, spec: EnvSpec) -> EndpointNet:
+        """One head."""
+        factored = self.network == "factored"
+        return EndpointNet(
+            spec.obs_dim + spec.action_dim,
+            self.particle if factored else self.hidden,
+            trunk=self.hidden if factored else (),
+            n_embed=self.n_embed,
+            z_scale=self.z_scale,
+        )
+
+
+class DBC(Critic):
+    """Z_tau(s, a) is where the bridge that starts at tau ends."""
+
+    times: Tensor
+    weights: Tensor
+
+    def __init__(self, config: DBCConfig, spec: EnvSpec, streams: Streams) -> None:
+        nets = nn.ModuleList(config.build_net(spec) for _ in range(config.n_heads))
+        super().__init__(config, nets)
+        self.config = config
+        self._schedule = config.build_schedule()
+        times = uniform_times(config.bridge_steps)
+        weights = step_weights(self._schedule, times)
+        self.register_buffer("times", times.float(), persistent=False)
+        self.register_buffer("weights", weights.float(), persistent=False)
+        self._levels = streams("quantile_levels")
+        self._bridge_times = streams("bridge_time")
+        self._actor_levels = streams("actor_levels")
+
+    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+        """Mean over t = 0 and a random t of quantile loss + anchor_weight * anchor loss."""
+        c, b = self.config, len(batch.reward)
+        with torch.no_grad():
+            tau = self._draw(b, c.n_target, self._levels)
+            atoms = self._atoms(batch.next_obs, boot.action, tau, target=True)
+            y = bellman(batch, boot, drop_top(atoms, c.dropped_per_head))
+            tau = self._draw(b, c.n_online, self._levels)
+            label = sample_quantile(y, tau)
+            step, t = self._draw_time(b)
+            share = xi(self._schedule, t)
+
+        x, start = torch.cat([batch.obs, batch.action], -1), tau.expand(b, -1)
+        at_zero, at_t, places = [], [], []
+        for net in self._nets(target=False):
+            context = net.begin(x, tau)
+            at_zero.append(net(context, torch.zeros_like(t[:1]), start))
+            with torch.no_grad():
+                if c.bridge_input == "path":
+                    places.append(self._walk(net, context, start, step))
+                else:
+                    goal = label if c.bridge_input == "label" else at_zero[-1]
+                    places.append(share * start + (1 - share) * goal)
+            at_t.append(net(context, t, places[-1]))
+        zero, later = torch.stack(at_zero, 1), torch.stack(at_t, 1)
+        loss_zero, parts_zero = self._regress(zero, y, tau, label)
+        loss_later, parts_later = self._regress(later, y, tau, label)
+        metrics = {"critic/q": zero.detach().mean(), "critic/target": y.mean()}
+        metrics |= {f"critic/{k}": v for k, v in parts_zero.items()}
+        metrics |= {f"critic/{k}_t": v for k, v in parts_later.items()}
+        with torch.no_grad():
+            # What an inverse interpolation would answer; a small residual means the label leaks.
+            readable = (torch.stack(places, 1) - (share * start)[:, None]) / (1 - share)[:, None]
+            leak = (later - readable).abs().mean((1, 2))
+            metrics |= _crossing(zero) | _by_time(leak, t[:, 0])
+        return 0.5 * (loss_zero + loss_later), metrics
+
+    def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """Mean of all heads' atoms at random levels, with a graph through all M steps: (b,)."""
+        tau = self._draw(len(obs), self.config.n_actor, self._actor_levels)
+        return self._atoms(obs, action, tau, target=target).mean((1, 2))
+
+    def quantiles(self, obs: Tensor, action: Tensor, tau: Tensor) -> Tensor:
+        """Z_tau(s, a), averaged over heads: tau (b or 1, k) -> (b, k)."""
+        with torch.no_grad():
+            return self._atoms(obs, action, tau.to(obs)).mean(1)
+
+    def particles(self, obs: Tensor, action: Tensor, n: int) -> Tensor:
+        """N equally likely returns, the quantiles at midpoint levels: (b, n)."""
+        return self.quantiles(obs, action, midpoint_levels(n)[None])
+
+    def _nets(self, *, target: bool) -> list[EndpointNet]:
+        nets = self.target if target else self.online
+        return list(nets.children())  # pyright: ignore[reportReturnType]
+
+    def _atoms(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False) -> Tensor:
+        """Walk every level over the bridge: tau (b or 1, k) -> (b, h, k)."""
+        x = torch.cat([obs, action], -1)
+        start, steps = tau.expand(len(x), -1), self.config.bridge_steps
+        nets = self._nets(target=target)
+        return torch.stack([self._walk(net, net.begin(x, tau), start, steps) for net in nets], 1)
+
+    def _walk(self, net: EndpointNet, context: Context, start: Tensor, steps: int) -> Tensor:
+        """The first so many steps of one head's walk: (b, k)."""
+        times, weights = self.times[: steps + 1], self.weights[:steps]
+        return sample(lambda z, t: net(context, t.view(1, 1), z), start, times, weights)
+
+    def _draw(self, b: int, k: int, generator: torch.Generator) -> Tensor:
+        """Ascending levels, (b, k) or (1, k)."""
+        shape = (1 if self.config.shared_levels else b, k)
+        device = str(self.times.device)
+        tau = draw_levels(shape, generator, stratified=self.config.stratified, device=device)
+        return tau if self.config.stratified else tau.sort(-1).values
+
+    def _draw_time(self, b: int) -> tuple[int, Tensor]:
+        """When the second loss looks: a step of the walk, or t uniform in (0, 1), (b, 1)."""
+        device = self.times.device
+        if self.config.bridge_input != "path":
+            t = torch.rand((b, 1), generator=self._bridge_times, device=device)
+            return 0, t.clamp_(min=1e-3)
+        last = self.config.bridge_steps - 1
+        # Step 0 is where the first loss looks; a walk of one step has no other.
+        draw = torch.randint(
+            min(1, last), last + 1, (1,), generator=self._bridge_times, device=device
+        )
+        return int(draw), self.times[int(draw)].expand(b, 1)
+
+    def _regress(
+        self, pred: Tensor, y: Tensor, tau: Tensor, label: Tensor
+    ) -> tuple[Tensor, Metrics]:
+        """Quantile and anchor loss of predictions (b, h, k) at one time."""
+        c = self.config
+        quantile = quantile_huber_sorted(pred, y, tau, c.kappa).mean()
+        anchor = huber(pred - label[:, None], c.kappa).mean()
+        if c.reduction == "sum":
+            quantile, anchor = quantile * pred.shape[2] * y.shape[1], anchor * pred.shape[2]
+        loss = c.quantile_weight * quantile + c.anchor_weight * anchor
+        return loss, {"quantile_loss": quantile.detach(), "anchor_loss": anchor.detach()}
+
+
+def _crossing(atoms: Tensor) -> Metrics:
+    """How often, and how deep, neighbouring quantiles at ascending levels cross."""
+    if atoms.shape[-1] < 2:
+        return {}
+    fall = (-atoms.diff(dim=-1)).clamp_(min=0)
+    return {"critic/crossing_rate": (fall > 0).float().mean(), "critic/crossing_depth": fall.mean()}
+
+
+def _by_time(residual: Tensor, t: Tensor) -> Metrics:
+    """Mean residual (b,) in equal bins of bridge time; 0 where a bin is empty."""
+    index = (t * T_BINS).long().clamp_(max=T_BINS - 1)
+    total = residual.new_zeros(T_BINS).index_add_(0, index, residual)
+    count = residual.new_zeros(T_BINS).index_add_(0, index, torch.ones_like(residual))
+    means = total / count.clamp_(min=1)
+    return {f"critic/leak_t{i}": means[i] for i in range(T_BINS)}

@@ -1,0 +1,168 @@
+"""The Diffusion Bridge Critic: its network, its walk, its losses, its refusals."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from bridgerl.critics.dbc import DBC, DBCConfig
+from bridgerl.errors import UserError
+from bridgerl.nn.endpoint import EndpointNet
+from bridgerl.streams import Streams
+from bridgerl.types import Batch, Bootstrap, EnvSpec
+
+SPEC = EnvSpec("toy", 3, 2)
+SMALL = DBCConfig(hidden=(16, 16), particle=(8,), n_target=12, n_online=8, n_actor=6)
+
+
+def _dbc(**changes: Any) -> DBC:
+    torch.manual_seed(0)
+    return dataclasses.replace(SMALL, **changes).build(SPEC, Streams(0))
+
+
+def _draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def _batch(n: int = 32) -> tuple[Batch, Bootstrap]:
+    obs, action, next_obs = _draw(n, 3), _draw(n, 2, seed=1).tanh(), _draw(n, 3, seed=2)
+    batch = Batch(obs, action, _draw(n, seed=3), torch.full((n,), 0.9), next_obs)
+    return batch, Bootstrap(_draw(n, 2, seed=4).tanh(), torch.zeros(n))
+
+
+@pytest.mark.parametrize("z_scale", [1.0, 50.0])
+@pytest.mark.parametrize("trunk", [(), (16, 12)])
+def test_split_first_layer_equals_the_concatenated_one(
+    trunk: tuple[int, ...], z_scale: float
+) -> None:
+    torch.manual_seed(0)
+    net = EndpointNet(5, (16, 8), trunk=trunk, n_embed=4, z_scale=z_scale)
+    x, tau, t, z = _draw(7, 5), torch.rand(7, 6), torch.rand(7, 1), 10 * _draw(7, 6, seed=1)
+    fast = net(net.begin(x, tau), t, z)
+
+    features, location = x, torch.zeros(7, 1)
+    if net.trunk is not None and net.locate is not None:
+        features = torch.relu(net.trunk(x))
+        location = net.locate(features)
+    for row in range(7):
+        for atom in range(6):
+            inputs = torch.cat(
+                [
+                    features[row],
+                    net.embed_tau(tau[row, atom]),
+                    net.embed_t(t[row, 0]),
+                    (z[row, atom] - location[row]) / z_scale,
+                ]
+            )
+            slow = location[row] + z_scale * net.rest(torch.relu(net.first(inputs)))
+            torch.testing.assert_close(fast[row, atom], slow[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("network", ["mlp", "factored"])
+def test_one_step_is_the_prediction_at_the_level_itself(network: str) -> None:
+    critic = _dbc(network=network, bridge_steps=1)
+    batch, _ = _batch(4)
+    tau = torch.rand(4, 5)
+    x = torch.cat([batch.obs, batch.action], -1)
+    nets = critic._nets(target=False)
+    heads = [net(net.begin(x, tau), torch.zeros(1, 1), tau) for net in nets]
+    expected = torch.stack(heads, 1).mean(1)
+    torch.testing.assert_close(critic.quantiles(batch.obs, batch.action, tau), expected)
+
+
+def test_q_back_propagates_through_every_step_to_the_action() -> None:
+    """Against finite differences in the action, levels held fixed."""
+    critic = _dbc(bridge_steps=5)
+    batch, _ = _batch(4)
+    tau = torch.rand(4, 6)
+    action = batch.action.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(critic._atoms(batch.obs, action, tau).mean((1, 2)).sum(), action)
+    step = 1e-2
+    for i in range(2):
+        nudge = torch.zeros(2)
+        nudge[i] = step
+        ends = [
+            critic._atoms(batch.obs, batch.action + s * nudge, tau).mean((1, 2)) for s in (-1, 1)
+        ]
+        difference = (ends[1] - ends[0]) / (2 * step)
+        torch.testing.assert_close(slope[:, i], difference.detach(), rtol=0.05, atol=2e-3)
+
+
+def test_particles_are_ascending_levels_and_draw_nothing() -> None:
+    streams = Streams(0)
+    critic = SMALL.build(SPEC, streams)
+    batch, _ = _batch(4)
+    states = streams.state()
+    midpoints = (torch.arange(8) + 0.5)[None] / 8
+    particles = critic.particles(batch.obs, batch.action, 8)
+    assert torch.equal(particles, critic.quantiles(batch.obs, batch.action, midpoints))
+    assert all(torch.equal(states[k], v) for k, v in streams.state().items())
+
+
+@pytest.mark.parametrize("bridge_input", ["label", "self", "path"])
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
+def test_every_kind_of_training_lowers_its_loss(
+    bridge_input: str, steps: int, schedule: str
+) -> None:
+    critic = _dbc(bridge_input=bridge_input, bridge_steps=steps, schedule=schedule, lr=3e-3)
+    batch, boot = _batch()
+    losses = [critic.update(batch, boot)["critic/loss"] for _ in range(60)]
+    assert torch.stack(losses[-10:]).mean() < 0.8 * torch.stack(losses[:10]).mean()
+
+
+def test_sum_reduction_is_the_mean_times_the_counts() -> None:
+    batch, boot = _batch()
+    mean = _dbc().loss(batch, boot)[1]
+    total = _dbc(reduction="sum").loss(batch, boot)[1]
+    pairs = SMALL.n_online * SMALL.n_target * SMALL.n_heads
+    torch.testing.assert_close(total["critic/quantile_loss"], pairs * mean["critic/quantile_loss"])
+    expected = SMALL.n_online * mean["critic/anchor_loss"]
+    torch.testing.assert_close(total["critic/anchor_loss"], expected)
+
+
+def test_dropping_lowers_the_target() -> None:
+    batch, boot = _batch()
+    kept = [_dbc(drop=d).loss(batch, boot)[1]["critic/target"] for d in (0.0, 0.25, 0.5)]
+    assert kept[0] > kept[1] > kept[2]
+
+
+def test_a_two_point_return_is_learnt_with_both_its_points() -> None:
+    critic = _dbc(
+        network="factored", bridge_input="self", stratified=True, shared_levels=True, lr=3e-3
+    )
+    draws = torch.Generator().manual_seed(0)
+    one, boot = torch.ones(64, 1), Bootstrap(torch.ones(64, 2), torch.zeros(64))
+    for _ in range(1500):
+        reward = 200.0 * (torch.rand(64, generator=draws) < 0.5).float() - 100.0
+        obs = one.expand(-1, 3)
+        critic.update(Batch(obs, boot.action, reward, 0 * reward, obs), boot)
+    particles = critic.particles(torch.ones(1, 3), torch.ones(1, 2), 100)[0]
+    truth = torch.cat([torch.full((50,), -100.0), torch.full((50,), 100.0)])
+    assert (particles.sort().values - truth).abs().mean() < 12
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("bridge_steps", 0),
+        ("anchor_weight", -0.1),
+        ("anchor_weight", float("nan")),
+        ("drop", 1.0),
+        ("drop", 0.99),
+        ("kappa", 0.0),
+        ("theta", 0.0),
+        ("theta_min", -1.0),
+        ("theta_max", 0.01),
+        ("n_embed", 0),
+        ("particle", ()),
+        ("hidden", (0,)),
+        ("z_scale", float("inf")),
+    ],
+)
+def test_settings_that_cannot_learn_are_refused(field: str, value: object) -> None:
+    flag = f"critic.{field.replace('_', '-')}"
+    with pytest.raises(UserError, match=flag):
+        dataclasses.replace(SMALL, **{field: value})
