@@ -463,7 +463,8 @@ def test_second_writer_is_refused_naming_the_first_and_readers_are_welcome(
         first.send(signal.SIGKILL)
     assert first.wait().code == -signal.SIGKILL
     reached, _ = checkpoint.checkpoints(runs.folder)[-1]
-    assert f"resuming at step {reached:,}" in runs.train(steps=str(reached + 10)).out
+    steps = str(max(reached + 10, 200))  # A slow machine may not have got beyond warm-up.
+    assert f"resuming at step {reached:,}" in runs.train(steps=steps).out
 
 
 def test_of_six_writers_at_once_exactly_one_wins(runs: Runs, references: dict[str, Path]) -> None:

@@ -3,28 +3,25 @@
 import contextlib
 import time
 import traceback
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from bridgerl import checkpoint, store
-from bridgerl.agent import Agent, build_agent
-from bridgerl.checkpoint import Snapshot
+from bridgerl.agent import Agent
 from bridgerl.config import RunConfig, checked
 from bridgerl.envs import Task
-from bridgerl.errors import EnvFault, NumericFault, StorageFault, UserError
+from bridgerl.errors import NumericFault, StorageFault, UserError
 from bridgerl.evaluate import evaluate
 from bridgerl.failpoint import failpoint
 from bridgerl.progress import Display
-from bridgerl.replay import Replay, check_memory
+from bridgerl.replay import check_memory
 from bridgerl.rundir import check_folder, open_folder, record_config
 from bridgerl.runlog import RunLog, summary
-from bridgerl.runtime import StopSignal, check_device, fingerprint, tuned_process
-from bridgerl.streams import Streams
+from bridgerl.runtime import StopSignal, check_device, tuned_process
+from bridgerl.state import Counters, RunState
 
 LOST_UPDATES_IN_A_ROW = 3
 LOST_UPDATES_CHECK = 100
@@ -37,35 +34,6 @@ class Stopped(Exception):
     def __init__(self, number: int, step: int) -> None:
         super().__init__(f"stopped at step {step:,} after a checkpoint; the same command resumes")
         self.exit_code = 128 + number
-
-
-@dataclass
-class Counters:
-    """Where a run stands; JSON values only."""
-
-    step: int = 0
-    episode: int = 0
-    episode_return: float = 0.0
-    best_return: float | None = None
-    best_step: int | None = None
-    diverged: int = 0
-    """Episodes that MuJoCo broke off by resetting itself."""
-    inexact: list[str] = field(default_factory=list)
-    """Why this run may differ from an uninterrupted one."""
-    recent: list[list[float]] = field(default_factory=list)
-    """Return and length of the last hundred episodes."""
-
-    def __post_init__(self) -> None:
-        """Refuse what a damaged state.json may hold."""
-        counts = (self.step, self.episode, self.diverged, self.best_step or 0)
-        numbers = [self.episode_return, self.best_return or 0.0]
-        numbers += [n for row in self.recent for n in row]
-        ok = all(type(c) is int and c >= 0 for c in counts)
-        ok &= all(type(n) in (int, float) for n in numbers)
-        ok &= all(len(row) == 2 for row in self.recent)
-        ok &= all(isinstance(reason, str) for reason in self.inexact)
-        if not ok:
-            raise TypeError("a counter is not a number")
 
 
 def train(config: RunConfig, *, quiet: bool = False) -> Path:
@@ -107,22 +75,11 @@ class Trainer:
         self.config = config
         self.run_folder = config.folder
         self.task = task
-        self.streams = Streams(config.seed, config.train.device)
-        try:
-            self.agent: Agent = build_agent(config.actor, config.critic, task.spec, self.streams)
-            self.replay = Replay(config.train.buffer_size, task.spec)
-        except RuntimeError as error:  # How torch says that memory cannot be had.
-            raise UserError(
-                "memory for the networks or the replay cannot be had; lower the hidden widths "
-                f"or --train.buffer-size {config.train.buffer_size}"
-            ) from error
+        self.state = RunState(config, task)
         self.eval_task = Task(config.env, config.seed, "eval")
-        self.counters = Counters()
-        self.metrics: dict[str, Tensor] = {}
-        self.segments: dict[str, str] = {}
-        self._explore = self.streams("explore")
-        self._replay_draws = self.streams("replay", "cpu")
-        self._warmup_draws = self.streams("warmup", "cpu")
+        self._explore = self.state.streams("explore")
+        self._replay_draws = self.state.streams("replay", "cpu")
+        self._warmup_draws = self.state.streams("warmup", "cpu")
         self._failed_saves = 0
         self._clock = (time.monotonic(), 0)
         self._overhead = {"eval_seconds": 0.0, "checkpoint_seconds": 0.0}
@@ -134,6 +91,16 @@ class Trainer:
             return False
         at_goal = goal is not None and last[0]["eval/return_mean"] >= goal
         return at_goal or self.counters.step >= self.config.steps
+
+    @property
+    def agent(self) -> Agent:
+        """The agent that learns."""
+        return self.state.agent
+
+    @property
+    def counters(self) -> Counters:
+        """Where the run stands."""
+        return self.state.counters
 
     def close(self) -> None:
         """Free the evaluation environment."""
@@ -182,13 +149,13 @@ class Trainer:
         out = self.task.step(action)
         if not out.diverged:
             discount = 0.0 if out.terminated else train.discount
-            self.replay.add(obs, action, out.reward, discount, out.obs)
+            self.state.replay.add(obs, action, out.reward, discount, out.obs)
         c.step += 1
         c.episode_return += out.reward
         failpoint("train.step")
         if c.step > train.warmup:
-            batch = self.replay.sample(train.batch_size, self._replay_draws, train.device)
-            self.metrics |= self.agent.update(batch)
+            batch = self.state.replay.sample(train.batch_size, self._replay_draws, train.device)
+            self.state.metrics |= self.agent.update(batch)
             if self.agent.updates % LOST_UPDATES_CHECK == 0:
                 self._check_numbers()
         if out.terminated or out.truncated:
@@ -217,7 +184,7 @@ class Trainer:
 
     def _log(self) -> None:
         c = self.counters
-        values: dict[str, Any] = {k: float(v) for k, v in sorted(self.metrics.items())}
+        values: dict[str, Any] = {k: float(v) for k, v in sorted(self.state.metrics.items())}
         if c.recent:
             values["episode/return_mean"] = float(np.mean([r for r, _ in c.recent]))
             values["episode/length_mean"] = float(np.mean([n for _, n in c.recent]))
@@ -263,9 +230,8 @@ class Trainer:
         self._overhead["eval_seconds"] += time.monotonic() - started
 
     def _save_weights(self) -> None:
-        weights = {k: v for k, v in self._agent_tensors().items() if ".optimizer." not in k}
         try:
-            checkpoint.save_weights(self.run_folder, self.counters.step, weights)
+            checkpoint.save_weights(self.run_folder, self.counters.step, self.state.weights())
         except OSError as error:
             self.display.warn(f"best weights not saved: {error}")
 
@@ -274,9 +240,9 @@ class Trainer:
         self._check_numbers()
         started = time.monotonic()
         try:
-            snap = self._snapshot()
-            keep = self.config.save.keep
-            checkpoint.save(self.run_folder, snap, self.replay, self.segments, keep)
+            state, keep = self.state, self.config.save.keep
+            snap = state.snapshot(self.log.mark())
+            checkpoint.save(self.run_folder, snap, state.replay, state.segments, keep)
             self._prune_weights()
             self._failed_saves = 0
         except OSError as error:
@@ -292,30 +258,6 @@ class Trainer:
             if step != self.counters.best_step and step % self.config.save.weights_every:
                 store.discard(path)
 
-    def _agent_tensors(self) -> dict[str, Tensor]:
-        return {f"agent.{k}": v for k, v in self.agent.state_dict().items()}
-
-    def _stream_tensors(self) -> dict[str, Tensor]:
-        return {f"stream.{k}": v for k, v in self.streams.state().items()}
-
-    def _snapshot(self) -> Snapshot:
-        tensors = self._agent_tensors()
-        tensors |= self._stream_tensors()
-        tensors |= {f"metric.{k}": v for k, v in self.metrics.items()}
-        actions = self.task.actions or [np.zeros((0, self.task.spec.action_dim), np.float32)]
-        return Snapshot(
-            step=self.counters.step,
-            tensors=tensors,
-            episode={
-                "actions": torch.from_numpy(np.vstack(actions)),
-                "obs": torch.from_numpy(self.task.obs),
-                "reward": torch.tensor(self.task.reward, dtype=torch.float64),
-            },
-            state=vars(self.counters),
-            metrics=self.log.mark(),
-            fingerprint=self._fingerprint(),
-        )
-
     def _resume(self) -> None:
         """Go on from the newest intact checkpoint, or begin."""
         config, say = self.config, self.display.say
@@ -323,58 +265,17 @@ class Trainer:
             f"{config.env}: {config.actor_name}+{config.critic_name} ({config.preset}), "
             f"seed {config.seed}, {config.steps:,} steps -> {self.run_folder}"
         )
-        found = checkpoint.newest(self.run_folder, self.replay, self.display.warn)
+        found = checkpoint.newest(self.run_folder, self.state.replay, self.display.warn)
         if found is None:
             self.log.resume({"bytes": 0}, 0)
             self.task.reset(0)
             return
-        snap, self.segments = found
-        self._restore_tensors(snap)
-        try:
-            self.counters = Counters(**snap.state)
-        except TypeError as error:
-            raise StorageFault(f"state.json of step {snap.step} is damaged: {error}") from None
-        self._check_fingerprint(snap.fingerprint)
-        self._restore_episode(snap)
+        snap, segments = found
+        for reason in self.state.restore(snap, segments):
+            self._not_exact(reason)
         self.log.resume(snap.metrics, snap.step)
         self._clock = (time.monotonic(), snap.step)
         say(f"{'already finished' if self._reached_end() else 'resuming'} at step {snap.step:,}")
-
-    def _restore_tensors(self, snap: Snapshot) -> None:
-        """Weights, moments and generators, in place; names, shapes and types must all fit."""
-        wanted = self._agent_tensors() | self._stream_tensors()
-        metrics = {k: v for k, v in snap.tensors.items() if k.startswith("metric.")}
-        rest = {k: v for k, v in snap.tensors.items() if k not in metrics}
-        wanted_metrics = dict.fromkeys(metrics, torch.zeros(()))
-        where = f"{checkpoint.TENSORS} of step {snap.step}"
-        checkpoint.check_fit(rest | metrics, wanted | wanted_metrics, where)
-        self.agent.load_state_dict(_without_prefix(rest, "agent."))
-        self.streams.load(_without_prefix(rest, "stream."))
-        self.metrics = _without_prefix(metrics, "metric.")
-
-    def _fingerprint(self) -> dict[str, Any]:
-        return fingerprint(self.config.train.threads, self.config.train.device)
-
-    def _check_fingerprint(self, then: dict[str, Any]) -> None:
-        now = self._fingerprint()
-        changed = [f"{k} {then.get(k)} -> {v}" for k, v in now.items() if then.get(k) != v]
-        if changed:
-            self._not_exact("; ".join(changed))
-
-    def _restore_episode(self, snap: Snapshot) -> None:
-        """Replay the episode's actions and prove that the environment stands where it stood."""
-        episode = snap.episode
-        try:
-            self.task.replay((self.counters.episode,), episode["actions"].numpy())
-            same = np.array_equal(self.task.obs, episode["obs"].numpy())
-            same &= self.task.reward == float(episode["reward"])
-        except EnvFault:
-            same = False
-        if not same:
-            self._not_exact("the environment is not reproducible, a new episode begins")
-            self.counters.episode += 1
-            self.counters.episode_return = 0.0
-            self.task.reset(self.counters.episode)
 
     def _not_exact(self, reason: str) -> None:
         if self.config.save.require_exact:
@@ -398,7 +299,3 @@ class Trainer:
                 f"final {figures['final_return']:.1f}, average {figures['average_return']:.1f}"
             )
         self.display.say(f"run folder: {self.run_folder}")
-
-
-def _without_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
