@@ -1,6 +1,8 @@
 """Bridge algebra against numerical integration, the paper's table, and exact identities."""
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +28,7 @@ from bridgerl.bridge.schedule import (
     velocity,
     xi,
 )
+from bridgerl.cli import main
 from bridgerl.errors import UserError
 
 # The paper's table of endpoint errors in per cent; all its cells are right-endpoint sums.
@@ -200,3 +203,27 @@ def test_schedules_refuse_rates_that_never_arrive() -> None:
     ):
         with pytest.raises(UserError):
             make()
+
+
+def test_the_command_prints_and_draws_the_papers_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bridge-error", "--json", "--out", str(tmp_path)]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    found = {(r["rule"], r["schedule"]): r["percent"] for r in rows}
+    for n_steps, cells in PAPER_TABLE.items():
+        for name, cell in zip(("constant", "linear", "cosine"), cells, strict=True):
+            assert round(found["right", name][str(n_steps)], 2) == cell
+            assert found["integral", name][str(n_steps)] < 1e-10
+    assert (tmp_path / "bridge-error.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_command_takes_any_rate_and_number_of_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = "bridge-error --schedules constant --theta 3 --steps 7 --no-plot --json".split()
+    assert main([*args, "--out", str(tmp_path / "none")]) == 0
+    right, left, _ = json.loads(capsys.readouterr().out)
+    assert right["percent"]["7"] == pytest.approx(100 * endpoint_error(Constant(3.0), 7, "right"))
+    assert left["percent"]["7"] == pytest.approx(100 * endpoint_error(Constant(3.0), 7, "left"))
+    assert not (tmp_path / "none").exists()

@@ -50,6 +50,18 @@ def test_q_is_one_number_per_row_and_differentiable_in_the_action(name: str) -> 
 
 
 @pytest.mark.parametrize("name", CRITICS)
+def test_ranking_gives_equal_candidates_equal_values(name: str) -> None:
+    critic, batch = _agent("sac", name).critic, _batch()
+    critic.update(batch, _boot())
+    for target in (False, True):
+        first, again = (critic.q_rank(batch.obs, batch.action, target=target) for _ in range(2))
+        assert first.shape == (64,)
+        assert torch.equal(first, again)
+    online = critic.q_rank(batch.obs, batch.action)
+    assert not torch.equal(online, critic.q_rank(batch.obs, batch.action, target=True))
+
+
+@pytest.mark.parametrize("name", CRITICS)
 def test_critic_loss_reaches_every_online_and_no_target_weight(name: str) -> None:
     critic = _agent("sac", name).critic
     loss, _ = critic.loss(_batch(), _boot())

@@ -10,11 +10,12 @@ from torch import Tensor
 from bridgerl.critics.dbc import DBC, DBCConfig
 from bridgerl.errors import UserError
 from bridgerl.nn.endpoint import EndpointNet
+from bridgerl.presets import resolve
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec
 
 SPEC = EnvSpec("toy", 3, 2)
-SMALL = DBCConfig(hidden=(16, 16), particle=(8,), n_target=12, n_online=8, n_actor=6)
+SMALL = DBCConfig(hidden=(16, 16), particle=(8,), n_target=12, n_online=8, n_actor=6, drop=0.0)
 
 
 def _dbc(**changes: Any) -> DBC:
@@ -166,3 +167,38 @@ def test_settings_that_cannot_learn_are_refused(field: str, value: object) -> No
     flag = f"critic.{field.replace('_', '-')}"
     with pytest.raises(UserError, match=flag):
         dataclasses.replace(SMALL, **{field: value})
+
+
+def test_ranking_repeats_and_draws_nothing() -> None:
+    critic, (batch, _) = _dbc(n_rank=5), _batch()
+    before = critic._actor_levels.get_state()
+    first, again = (critic.q_rank(batch.obs, batch.action) for _ in range(2))
+    assert torch.equal(first, again)
+    assert torch.equal(before, critic._actor_levels.get_state())
+    tau = torch.tensor([[0.1, 0.3, 0.5, 0.7, 0.9]])
+    torch.testing.assert_close(first, critic.quantiles(batch.obs, batch.action, tau).mean(1))
+
+
+def test_quantiles_of_the_target_are_the_targets() -> None:
+    critic, (batch, boot) = _dbc(), _batch()
+    before = critic.particles(batch.obs, batch.action, 7, target=True)
+    critic.update(batch, boot)
+    assert torch.equal(before, critic.particles(batch.obs, batch.action, 7, target=True))
+    assert not torch.equal(before, critic.particles(batch.obs, batch.action, 7))
+
+
+@pytest.mark.parametrize(("spread", "warned"), [(1.9, True), (2.1, False)])
+def test_a_kappa_wide_against_the_returns_is_advised_against(spread: float, warned: bool) -> None:
+    advice = _dbc(kappa=1.0).advice({"critic/target_spread": spread})
+    assert (advice is not None) == warned
+    if advice is not None:
+        assert "--critic.kappa 1 is large" in advice
+
+
+def test_drop_counts_are_the_papers_and_other_tasks_get_their_median() -> None:
+    counts = {"Ant": 12, "HalfCheetah": 0, "Hopper": 32, "Humanoid": 12, "Walker2d": 14, "Own": 12}
+    for task, count in counts.items():
+        config = resolve(f"{task}-v5", critic="dbc", preset="paper").critic
+        assert isinstance(config, DBCConfig)
+        assert config.dropped_per_head == count
+        assert config.n_target == 128

@@ -15,7 +15,7 @@ import pytest
 import torch
 from gymnasium.spaces import Box
 
-from bridgerl import checkpoint, resolve, train
+from bridgerl import checkpoint, resolve, train, trainer
 from bridgerl.config import RunConfig
 from bridgerl.envs import Task
 from bridgerl.errors import NumericFault, UserError
@@ -129,6 +129,42 @@ def test_a_loss_that_overflows_stops_the_run_with_intact_weights(tmp_path: Path)
     with pytest.raises(NumericFault, match="3 updates in a row"):
         train(config, quiet=True)
     assert "NumericFault" in (config.folder / "run.log").read_text()
+
+
+def test_q_is_logged_against_the_largest_return(tmp_path: Path) -> None:
+    run = train(_config(tmp_path), quiet=True)
+    largest = np.abs(_rows(run)[:, 5]).max()
+    row = _records(run, "train")[-1]
+    bound = largest / (1 - _config(tmp_path).train.discount)
+    assert row["critic/q_over_bound"] == pytest.approx(abs(row["critic/q"]) / bound, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [("Q_ALARM", 0.0, "times the largest return: it diverges"), ("SETTLED", 0, "--critic.kappa 1")],
+)
+def test_unhealthy_values_are_warned_of_once(
+    name: str,
+    value: float,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(trainer, "SETTLED", 0)
+    monkeypatch.setattr(trainer, name, value)
+    dbc = dataclasses.replace(resolve("toy", critic="dbc").critic, hidden=(8,))
+    train(dataclasses.replace(_config(tmp_path), critic=dbc), quiet=True)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+
+
+def test_values_are_not_judged_before_learning_has_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(trainer, "Q_ALARM", 0.0)
+    train(_config(tmp_path), quiet=True)
+    assert not capsys.readouterr().err
 
 
 def test_numeric_fault_is_one_line_and_exit_4(cli: Run, tmp_path: Path) -> None:

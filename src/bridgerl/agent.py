@@ -25,14 +25,14 @@ class Agent(nn.Module):
         self.updates = 0
         self._actor_every = actor_every
         self._target_every = target_every
-        self._target_q = partial(critic.q, target=True)
+        self._target_q = partial(critic.q_rank, target=True)
         self.device = next(actor.parameters()).device
 
     @torch.no_grad()
     def act(self, obs: np.ndarray, *, explore: bool, generator: torch.Generator) -> np.ndarray:
         """An action in [-1, 1] for one observation: (o,) -> (a,)."""
         x = torch.from_numpy(obs).to(self.device)[None]
-        action = self.actor.act(x, self.critic.q, explore=explore, generator=generator)
+        action = self.actor.act(x, self.critic.q_rank, explore=explore, generator=generator)
         return action[0].cpu().numpy()
 
     def update(self, batch: Batch) -> Metrics:

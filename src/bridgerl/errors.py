@@ -40,7 +40,7 @@ class StorageFault(BridgeError):
 def require(ok: bool, name: str, value: object, rule: str) -> None:
     """Refuse a setting under its flag: `--critic.polyak must be in (0, 1], got 2.0`."""
     if not ok:
-        raise UserError(f"--{name} {rule}, got {value!r}")
+        raise UserError(f"--{name.replace('_', '-')} {rule}, got {value!r}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -12,7 +12,7 @@ Overrides = dict[str, Any]
 
 PAPER_TASKS = ("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "Walker2d-v5")
 
-PRESETS: dict[str, dict[str, Overrides]] = {
+PRESETS: dict[str, Overrides] = {
     # The paper's tables; its gaps filled as DECISIONS.md tells.
     "paper": {},
     # What a person runs on a CPU.
@@ -47,9 +47,21 @@ PRESETS: dict[str, dict[str, Overrides]] = {
     },
 }
 
+# What holds under every preset: the paper's drop counts d of 128 target atoms. Tasks it does not
+# name get the critic's own default.
+TASKS: dict[str, Overrides] = {
+    "Ant": {"critic.dbc": {"drop": 12 / 128}},
+    "HalfCheetah": {"critic.dbc": {"drop": 0.0}},
+    "Hopper": {"critic.dbc": {"drop": 32 / 128}},
+    "Humanoid": {"critic.dbc": {"drop": 12 / 128}},
+    "Walker2d": {"critic.dbc": {"drop": 14 / 128}},
+    # Laws are measured without deliberate pessimism, in thousands of updates instead of millions.
+    "league": {"critic": {"lr": 1e-3, "polyak": 0.01}, "critic.dbc": {"drop": 0.0}},
+}
+
 PAIRS: dict[tuple[str, str], Overrides] = {
     # TD3's authors let the policy climb the first head, SAC's the minimum.
-    ("td3", "cdq"): {"actor_q": "first"},
+    ("td3", "cdq"): {"critic": {"actor_q": "first"}},
 }
 
 
@@ -62,13 +74,21 @@ def environments() -> list[str]:
 def resolve(env: str, actor: str = "sac", critic: str = "cdq", preset: str = "lite") -> RunConfig:
     """The defaults of one actor-critic pair on one environment, before flags."""
     values = choose("preset", preset, PRESETS)
-    actor_config = choose("actor", actor, ACTORS)(**values.get("actor", {}))
-    critic_values = values.get(f"critic.{critic}", {}) | PAIRS.get((actor, critic), {})
-    critic_config = choose("critic", critic, CRITICS)(**critic_values)
-    config = RunConfig(env=env, actor=actor_config, critic=critic_config, preset=preset)
-    changes: Overrides = {}
-    for key, value in values.get(f"env.{env}", {}).items():
-        section: Any = getattr(config, key)
-        nested = isinstance(value, dict)
-        changes[key] = dataclasses.replace(section, **value) if nested else value
-    return dataclasses.replace(config, **changes)
+    family = env.rpartition("-v")[0] or env
+    pair, task, own = PAIRS.get((actor, critic)), TASKS.get(family), values.get(f"env.{env}")
+    layers = [values, pair or {}, task or {}, own or {}]
+    config = RunConfig(
+        env=env,
+        actor=choose("actor", actor, ACTORS)(**_merged(layers, "actor", f"actor.{actor}")),
+        critic=choose("critic", critic, CRITICS)(**_merged(layers, "critic", f"critic.{critic}")),
+        preset=preset,
+    )
+    sections = {key: _merged(layers, key) for key in ("train", "eval", "log", "save")}
+    changes = {key: dataclasses.replace(getattr(config, key), **v) for key, v in sections.items()}
+    steps = [layer["steps"] for layer in layers if "steps" in layer]
+    return dataclasses.replace(config, **changes, steps=(steps or [config.steps])[-1])
+
+
+def _merged(layers: list[Overrides], *keys: str) -> Overrides:
+    """One section's values; later layers win, and in a layer later keys."""
+    return {k: v for layer in layers for key in keys for k, v in layer.get(key, {}).items()}

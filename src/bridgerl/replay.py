@@ -52,6 +52,10 @@ class Replay:
         obs, action, reward, discount, next_obs = rows.split(self.widths, 1)
         return Batch(obs, action, reward.squeeze(1), discount.squeeze(1), next_obs)
 
+    def largest_reward(self) -> float:
+        """The largest size of a reward still held."""
+        return float(np.abs(self._reward[: len(self)]).max(initial=0.0))
+
     def live_rows(self) -> range:
         """Global numbers of the rows still held."""
         return range(self.count - len(self), self.count)

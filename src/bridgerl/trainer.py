@@ -26,6 +26,10 @@ from bridgerl.state import Counters, RunState
 LOST_UPDATES_IN_A_ROW = 3
 LOST_UPDATES_CHECK = 100
 FAILED_SAVES_IN_A_ROW = 3
+Q_ALARM = 10.0
+"""Times the largest possible return at which a value is called diverging."""
+SETTLED = 5_000
+"""Updates before values are judged."""
 
 
 class Stopped(Exception):
@@ -81,6 +85,7 @@ class Trainer:
         self._replay_draws = self.state.streams("replay", "cpu")
         self._warmup_draws = self.state.streams("warmup", "cpu")
         self._failed_saves = 0
+        self._warned = False
         self._clock = (time.monotonic(), 0)
         self._overhead = {"eval_seconds": 0.0, "checkpoint_seconds": 0.0}
 
@@ -185,6 +190,8 @@ class Trainer:
     def _log(self) -> None:
         c = self.counters
         values: dict[str, Any] = {k: float(v) for k, v in sorted(self.state.metrics.items())}
+        if "critic/q" in values:
+            self._judge(values)
         if c.recent:
             values["episode/return_mean"] = float(np.mean([r for r, _ in c.recent]))
             values["episode/length_mean"] = float(np.mean([n for _, n in c.recent]))
@@ -193,6 +200,28 @@ class Trainer:
         self._clock = (now, c.step)
         speed = (c.step - before) / (now - then)
         self.log.timing(c.step, steps_per_second=speed, **self._overhead)
+
+    def _judge(self, values: dict[str, Any]) -> None:
+        """Compare Q with the largest return the rewards allow; pass on a critic's advice."""
+        bound = self.state.replay.largest_reward() / (1 - self.config.train.discount)
+        if bound == 0:
+            return
+        q = values["critic/q"]
+        share = values["critic/q_over_bound"] = abs(q) / bound
+        if self.agent.updates < SETTLED:
+            return
+        if share > Q_ALARM:
+            self._warn_once(
+                f"the critic's mean value {q:.4g} is {share:.0f} times the largest return: "
+                "it diverges; lower --critic.lr or --critic.polyak"
+            )
+        self._warn_once(self.agent.critic.advice(values))
+
+    def _warn_once(self, text: str | None) -> None:
+        """Warn of what is wrong; at most once a run, for figures move but the advice does not."""
+        if text is not None and not self._warned:
+            self._warned = True
+            self.display.warn(text)
 
     def _evaluate(self) -> None:
         """Evaluate, and keep new best weights."""

@@ -58,7 +58,7 @@ class _Rising:
         """Refuse rates that are not positive or that fall."""
         require(0 < self.low < math.inf, "theta_min", self.low, "must be positive and finite")
         ok = self.low <= self.high < math.inf
-        require(ok, "theta_max", self.high, f"must be finite and at least theta_min {self.low}")
+        require(ok, "theta_max", self.high, f"must be finite and at least theta-min {self.low}")
 
 
 class Linear(_Rising):

@@ -1,6 +1,7 @@
 """What every critic is: online and target networks, an optimiser, a loss and a value."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import ClassVar
@@ -50,16 +51,27 @@ class Critic(nn.Module, ABC):
 
     @abstractmethod
     def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
-        """The training loss of one batch, with a graph to the online weights."""
+        """The training loss of one batch, with a graph to the online weights.
+
+        Its metrics hold the mean value as `critic/q`.
+        """
 
     @abstractmethod
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """The value an actor climbs: (b,), with a graph to the action."""
 
-    def particles(self, obs: Tensor, action: Tensor, n: int) -> Tensor:
+    def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """The value that ranks candidate actions, (b,): equal inputs give equal values."""
+        return self.q(obs, action, target=target)
+
+    def particles(self, obs: Tensor, action: Tensor, n: int, *, target: bool = False) -> Tensor:
         """N samples of the return, (b, n); a critic without a distribution is a point mass."""
         with torch.no_grad():
-            return self.q(obs, action)[:, None].expand(-1, n)
+            return self.q(obs, action, target=target)[:, None].expand(-1, n)
+
+    def advice(self, metrics: Mapping[str, float]) -> str | None:
+        """What the latest metrics say against a setting, once learning has settled."""
+        return None
 
     def update(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """One gradient step on the online weights."""

@@ -4,6 +4,7 @@ A network predicts the bridge's end from where it stands; M steps with exact wei
 Training: a quantile loss at t = 0 and at a random t, plus a small anchor to the sample quantile.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +27,8 @@ from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
 T_BINS = 5
+WIDE_KAPPA = 0.5
+"""Share of the returns' standard deviation above which kappa is called too wide."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,11 @@ class DBCConfig(CriticConfig):
     """Atoms per head in the loss."""
     n_actor: int = 64
     """Atoms per head in the value the actor climbs."""
-    drop: float = 0.0
-    """Share of the pooled target atoms to drop from the top."""
+    n_rank: int = 8
+    """Atoms per head, at fixed levels, in the value that ranks candidate actions."""
+    drop: float = 12 / 128
+    """Share of the pooled target atoms to drop from the top; the default is the median of the
+    paper's tasks, for tasks that no preset names."""
     bridge_steps: int = 5
     """Steps M from level to return."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
@@ -83,7 +89,15 @@ class DBCConfig(CriticConfig):
         super().__post_init__()
         for name in ("hidden", "particle"):
             self.require_widths(name)
-        for name in ("n_heads", "n_target", "n_online", "n_actor", "bridge_steps", "n_embed"):
+        for name in (
+            "n_heads",
+            "n_target",
+            "n_online",
+            "n_actor",
+            "n_rank",
+            "bridge_steps",
+            "n_embed",
+        ):
             self.require(1 <= getattr(self, name) <= 65536, name, "must be from 1 to 65536")
         for name in ("kappa", "z_scale", "theta", "theta_min", "theta_max"):
             ok = 0 < getattr(self, name) < float("inf")
@@ -174,6 +188,7 @@ class DBC(Critic):
         loss_zero, parts_zero = self._regress(zero, y, tau, label)
         loss_later, parts_later = self._regress(later, y, tau, label)
         metrics = {"critic/q": zero.detach().mean(), "critic/target": y.mean()}
+        metrics["critic/target_spread"] = y.std(correction=0)
         metrics |= {f"critic/{k}": v for k, v in parts_zero.items()}
         metrics |= {f"critic/{k}_t": v for k, v in parts_later.items()}
         with torch.no_grad():
@@ -188,14 +203,31 @@ class DBC(Critic):
         tau = self._draw(len(obs), self.config.n_actor, self._actor_levels)
         return self._atoms(obs, action, tau, target=target).mean((1, 2))
 
-    def quantiles(self, obs: Tensor, action: Tensor, tau: Tensor) -> Tensor:
+    def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """Mean of all heads' atoms at midpoint levels, the same for every candidate: (b,)."""
+        tau = midpoint_levels(self.config.n_rank)[None].to(obs)
+        return self._atoms(obs, action, tau, target=target).mean((1, 2))
+
+    def quantiles(
+        self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
+    ) -> Tensor:
         """Z_tau(s, a), averaged over heads: tau (b or 1, k) -> (b, k)."""
         with torch.no_grad():
-            return self._atoms(obs, action, tau.to(obs)).mean(1)
+            return self._atoms(obs, action, tau.to(obs), target=target).mean(1)
 
-    def particles(self, obs: Tensor, action: Tensor, n: int) -> Tensor:
+    def particles(self, obs: Tensor, action: Tensor, n: int, *, target: bool = False) -> Tensor:
         """N equally likely returns, the quantiles at midpoint levels: (b, n)."""
-        return self.quantiles(obs, action, midpoint_levels(n)[None])
+        return self.quantiles(obs, action, midpoint_levels(n)[None], target=target)
+
+    def advice(self, metrics: Mapping[str, float]) -> str | None:
+        """Within kappa the loss is quadratic: a law no wider than that gets expectiles."""
+        kappa, spread = self.config.kappa, metrics["critic/target_spread"]
+        if kappa <= WIDE_KAPPA * spread:
+            return None
+        return (
+            f"--critic.kappa {kappa:g} is large against the spread {spread:.3g} of the returns and "
+            f"smears their law; try --critic.kappa {0.05 * spread:.1g}, or scale the rewards up"
+        )
 
     def _nets(self, *, target: bool) -> list[EndpointNet]:
         nets = self.target if target else self.online

@@ -1,0 +1,199 @@
+"""The verbs of the lab: league and bridge-error."""
+
+import json
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from bridgerl import store
+from bridgerl.bridge.schedule import Constant, Cosine, Linear
+from bridgerl.critics import CRITICS
+from bridgerl.errors import StorageFault, UserError, choose, require
+from bridgerl.lab import bias
+from bridgerl.lab.league import (
+    Budget,
+    Cell,
+    ablation,
+    figure,
+    read_entrant,
+    run_league,
+    write_results,
+)
+from bridgerl.lab.league_plots import draw_distances, draw_laws
+from bridgerl.lab.plots import check_plotting
+from bridgerl.lab.problems import PROBLEMS
+
+MOST_LAWS = 8
+"""Entrants that one panel can show as lines."""
+
+
+@contextmanager
+def _progress(total: int, what: str) -> Iterator[Progress]:
+    """A bar on stderr, so that stdout stays the result's."""
+    columns = (TextColumn(what), BarColumn(bar_width=28), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        progress.add_task(what, total=total)
+        yield progress
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        store.make_folder(folder)
+    except OSError as error:
+        raise UserError(f"--out {folder} cannot be written: {error.strerror}") from None
+
+
+@dataclass(frozen=True)
+class League:
+    """Let critics learn known return laws, and measure W1 and CRPS to the truth.
+
+    Results are kept cell by cell: the same command again runs only what is missing.
+    A critic may carry a label and flags: --critics cdq "printed = dbc --bridge-input label".
+    Example: bridgerl league --critics dbc cdq --tasks two-point --seeds 0 1 2
+    """
+
+    critics: tuple[str, ...] = tuple(CRITICS)
+    """Critics to compare, each a name or a quoted name with its flags."""
+    ablation: bool = False
+    """Compare DBC with its own variants instead."""
+    tasks: tuple[str, ...] = tuple(PROBLEMS)
+    """Problems to learn."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds; data depend on seed and problem alone."""
+    updates: int = Budget.updates
+    """Updates that every critic gets."""
+    batch: int = Budget.batch
+    """Transitions per update."""
+    workers: int = 1
+    """Processes; each uses one thread."""
+    out: Path = Path("runs/league")
+    """Folder for results and pictures."""
+    plot: bool = True
+    """Draw pictures."""
+    json: bool = False
+    """Print JSON."""
+
+    def __call__(self) -> int:
+        """Run what is missing, print a table, write JSON, Markdown and pictures."""
+        cells = self._cells()
+        if self.plot:
+            check_plotting()
+        _make_folder(self.out)
+        results = []
+        with _progress(len(cells), "league") as progress:
+            for result in run_league(cells, self.out, self.workers):
+                results.append(result)
+                progress.advance(progress.task_ids[0])
+        order = {(c.problem, c.entrant.label, c.seed): i for i, c in enumerate(cells)}
+        results.sort(key=lambda r: order[r["problem"], r["entrant"], r["seed"]])
+        try:
+            data = write_results(self.out, shlex.join(["bridgerl", *sys.argv[1:]]), results)
+            if self.plot:
+                draw_distances(results, self.out / "distances.png")
+                if len({r["entrant"] for r in results}) <= MOST_LAWS:
+                    draw_laws(results, self.out / "laws.png")
+        except OSError as error:
+            raise StorageFault(f"{self.out}: results not written: {error}") from error
+        if self.json:
+            print(json.dumps(data["summary"]))
+        else:
+            self._show(data["summary"])
+        return 0
+
+    def _cells(self) -> list[Cell]:
+        for name in ("updates", "batch", "workers"):
+            value = getattr(self, name)
+            require(1 <= value <= 10**7, name, value, "must be from 1 to 10**7")
+        for name in ("critics", "tasks", "seeds"):
+            values = getattr(self, name)
+            require(len(values) > 0, name, values, "needs at least one")
+            require(len(set(values)) == len(values), name, values, "names one twice")
+        for task in self.tasks:
+            choose("task", task, PROBLEMS)
+        for seed in self.seeds:
+            require(0 <= seed < 2**32, "seeds", seed, "must be from 0 to 2**32 - 1")
+        entrants = ablation() if self.ablation else [read_entrant(text) for text in self.critics]
+        labels = [entrant.label for entrant in entrants]
+        require(len(set(labels)) == len(labels), "critics", labels, "give one label twice")
+        budget = Budget(self.updates, self.batch)
+        combinations = product(self.tasks, entrants, self.seeds)
+        return [Cell(task, entrant, seed, budget) for task, entrant, seed in combinations]
+
+    def _show(self, rows: list[dict[str, Any]]) -> None:
+        table = Table(title=f"league, {self.updates:,} updates, {len(self.seeds)} seed(s)")
+        heads = ("task", "critic", "W1", "W1 / std", "CRPS", "mean error", "updates/s")
+        for head in heads:
+            table.add_column(head, justify="left" if head in heads[:2] else "right")
+        for before, r in zip([None, *rows], rows, strict=False):
+            new = before is None or before["problem"] != r["problem"]
+            share = "" if r["w1"] is None else f"{r['w1'] / r['std']:.1%}"
+            rest = (figure(r, key) for key in ("crps", "mean_error"))
+            speed = f"{r['updates_per_second']:.0f}"
+            name = str(r["problem"]) if new else ""
+            table.add_row(name, str(r["entrant"]), figure(r, "w1"), share, *rest, speed)
+        Console(highlight=False).print(table)
+        print(f"results and pictures: {self.out}")
+
+
+@dataclass(frozen=True)
+class BridgeBias:
+    """Print and plot how far Euler steps miss a fixed endpoint; exact weights miss it by nothing.
+
+    Right endpoints give the paper's table, left ones are what its text defines.
+    Example: bridgerl bridge-error --schedules linear --theta-max 10 --steps 1 2 5 50
+    """
+
+    schedules: tuple[str, ...] = ("constant", "linear", "cosine")
+    """Schedules of the drift rate."""
+    steps: tuple[int, ...] = bias.PAPER_STEPS
+    """Numbers of bridge steps M."""
+    theta: float = 1.0
+    """Drift rate of the constant schedule."""
+    theta_min: float = 0.1
+    """Drift rate at the start of the others."""
+    theta_max: float = 5.0
+    """Drift rate at the end of the others."""
+    out: Path = Path("runs/bridge-error")
+    """Folder for the picture."""
+    plot: bool = True
+    """Draw the picture."""
+    json: bool = False
+    """Print JSON."""
+
+    def __call__(self) -> int:
+        """Compute, print, draw."""
+        kinds = {
+            "constant": lambda: Constant(self.theta),
+            "linear": lambda: Linear(self.theta_min, self.theta_max),
+            "cosine": lambda: Cosine(self.theta_min, self.theta_max),
+        }
+        require(len(self.schedules) > 0, "schedules", self.schedules, "needs at least one")
+        require(len(self.steps) > 0, "steps", self.steps, "needs at least one")
+        for n in self.steps:
+            require(1 <= n <= 10**6, "steps", n, "must be from 1 to 10**6")
+        chosen = {name: choose("schedule", name, kinds)() for name in self.schedules}
+        table = bias.error_table(chosen, self.steps)
+        if self.plot:
+            check_plotting()
+            _make_folder(self.out)
+            try:
+                bias.draw(table, self.out / "bridge-error.png")
+            except OSError as error:
+                raise StorageFault(f"{self.out}: picture not written: {error}") from error
+        if self.json:
+            print(json.dumps(table))
+            return 0
+        bias.show(table)
+        if self.plot:
+            print(f"picture: {self.out / 'bridge-error.png'}")
+        return 0

@@ -1,0 +1,53 @@
+"""One look for every picture; matplotlib is an extra and loaded only when something is drawn."""
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bridgerl.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette: told apart by colour-blind readers, and in grey.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#8C510A")
+TRUTH = "#222222"
+
+_STYLE: Any = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "savefig.dpi": 150,
+}
+
+
+def check_plotting() -> None:
+    """Refuse before any work what could not be drawn after it."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise UserError("pictures need matplotlib: pip install 'bridgerl[plot]', or add --no-plot")
+
+
+def panels(rows: int, columns: int, *, width: float, height: float) -> "tuple[Figure, list[Axes]]":
+    """A figure of panels of this size in inches each, read row by row."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(_STYLE):
+        figure = Figure((columns * width, rows * height), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False)
+    return figure, list(axes.flat)
+
+
+def save(figure: "Figure", path: Path) -> None:
+    """Write a PNG under its name at once or not at all."""
+    from matplotlib import rc_context
+
+    temporary = path.with_name(f".tmp-{path.name}")
+    with rc_context(_STYLE):
+        figure.savefig(temporary, format="png")
+    temporary.rename(path)

@@ -1,0 +1,208 @@
+"""Problems whose return law is known in closed form, scaled like MuJoCo: returns of order 100.
+
+The policy is fixed, uniform over actions in [-1, 1]; a critic has to learn the law of its return.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bridgerl.types import Batch, Bootstrap, EnvSpec
+
+Array = NDArray[np.float64]
+
+
+class Outcome(NamedTuple):
+    """What follows an action, for a whole batch."""
+
+    reward: Array
+    next_state: NDArray[np.int64]
+    terminated: NDArray[np.bool_]
+
+
+class Query(NamedTuple):
+    """A state and an action where the return's inverse CDF is known."""
+
+    state: int
+    action: float
+    quantile: Callable[[Array], Array]
+
+
+Step = Callable[[NDArray[np.int64], Array, np.random.Generator], Outcome]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A Markov reward process over a few states."""
+
+    name: str
+    catches: str
+    """What a critic that fails here gets wrong."""
+    step: Step
+    queries: tuple[Query, ...]
+    discount: float = 0.99
+    n_states: int = 1
+
+    @property
+    def spec(self) -> EnvSpec:
+        """One-hot states, one action."""
+        return EnvSpec(f"league/{self.name}", self.n_states, 1)
+
+    def observe(self, state: Any) -> torch.Tensor:
+        """One-hot observations: (b,) -> (b, n_states)."""
+        return torch.eye(self.n_states)[torch.as_tensor(state)]
+
+    def draw(self, n: int, rng: np.random.Generator) -> tuple[Batch, Bootstrap]:
+        """Fresh transitions from uniform states and actions, and the policy's next actions."""
+        state, action = rng.integers(self.n_states, size=n), rng.uniform(-1, 1, n)
+        out = self.step(state, action, rng)
+        discount = self.discount * ~out.terminated
+        column = torch.tensor(np.stack([action, rng.uniform(-1, 1, n)]), dtype=torch.float32)
+        batch = Batch(
+            self.observe(state),
+            column[0, :, None],
+            torch.tensor(out.reward, dtype=torch.float32),
+            torch.tensor(discount, dtype=torch.float32),
+            self.observe(out.next_state),
+        )
+        return batch, Bootstrap(column[1, :, None], torch.zeros(n))
+
+
+class ProblemEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
+    """A problem behind Gymnasium's interface; episodes start in state 0."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.observation_space = gymnasium.spaces.Box(0, 1, (problem.n_states,), np.float32)
+        self.action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+        self._state = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Start over."""
+        super().reset(seed=seed)
+        self._state = 0
+        return self.problem.observe(0).numpy(), {}
+
+    def step(
+        self, action: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """One transition."""
+        out = self.problem.step(np.array([self._state]), action.astype(float), self.np_random)
+        self._state = int(out.next_state[0])
+        obs = self.problem.observe(self._state).numpy()
+        return obs, float(out.reward[0]), bool(out.terminated[0]), False, {}
+
+
+def _bandit(reward: Callable[[Array, np.random.Generator], Array]) -> Step:
+    """One state, one step: the return is the reward."""
+
+    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Outcome:
+        return Outcome(reward(action, rng), state, np.ones(len(state), bool))
+
+    return step
+
+
+def _coin(n: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    return rng.random(n) < 0.5
+
+
+def two_values(low: float, high: float) -> Callable[[Array], Array]:
+    """The inverse CDF of a fair coin with two values."""
+    return lambda tau: np.where(tau <= 0.5, low, high)
+
+
+MODES, WEIGHTS, MODE_STD = np.array([-100.0, 0.0, 100.0]), np.array([0.3, 0.4, 0.3]), 10.0
+
+
+def mixture_quantile(tau: Array) -> Array:
+    """The inverse CDF of the three-mode mixture, by interpolation of its CDF."""
+    grid = np.linspace(MODES[0] - 8 * MODE_STD, MODES[-1] + 8 * MODE_STD, 20_001)
+    cdf = torch.special.ndtr(torch.tensor((grid[:, None] - MODES) / MODE_STD)).numpy() @ WEIGHTS
+    return np.interp(tau, cdf, grid)
+
+
+def draw_mixture(n: int, rng: np.random.Generator) -> Array:
+    """Draws from the three-mode mixture."""
+    return rng.choice(MODES, n, p=WEIGHTS) + MODE_STD * rng.standard_normal(n)
+
+
+def _two_point() -> Problem:
+    step = _bandit(lambda a, rng: np.where(_coin(len(a), rng), 100.0, -100.0))
+    queries = (Query(0, 0.0, two_values(-100, 100)),)
+    return Problem("two-point", "bimodality", step, queries)
+
+
+def _bernoulli_loop() -> Problem:
+    """Z = r + Z/2 with r in {0, 100}: the binary digits of a uniform number."""
+
+    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Outcome:
+        n = len(state)
+        return Outcome(np.where(_coin(n, rng), 100.0, 0.0), state, np.zeros(n, bool))
+
+    queries = (Query(0, 0.0, lambda tau: 200 * tau),)
+    return Problem("bernoulli-loop", "bootstrapping that smears", step, queries, discount=0.5)
+
+
+def _mixture_chain(length: int = 6, discount: float = 0.9) -> Problem:
+    """Z_0 = discount^(length - 1) X: every state but the last hands the law on."""
+
+    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Outcome:
+        last = state == length - 1
+        reward = np.where(last, draw_mixture(len(state), rng), 0.0)
+        return Outcome(reward, np.minimum(state + 1, length - 1), last)
+
+    shrink = discount ** (length - 1)
+    queries = (Query(0, 0.0, lambda tau: shrink * mixture_quantile(tau)),)
+    return Problem("mixture-chain", "degradation", step, queries, discount, length)
+
+
+def _heavy_tail(scale: float = 100.0, sigma: float = 0.75) -> Problem:
+    step = _bandit(lambda a, rng: scale * np.expm1(sigma * rng.standard_normal(len(a))))
+
+    def quantile(tau: Array) -> Array:
+        return scale * np.expm1(sigma * torch.special.ndtri(torch.tensor(tau)).numpy())
+
+    return Problem("heavy-tail", "tails", step, (Query(0, 0.0, quantile),))
+
+
+def _risky_choice() -> Problem:
+    """Equal means; a positive action plays for ten times the stake."""
+
+    def reward(action: Array, rng: np.random.Generator) -> Array:
+        stake = np.where(action > 0, 100.0, 10.0)
+        return 50 + np.where(_coin(len(action), rng), stake, -stake)
+
+    queries = (Query(0, -0.5, two_values(40, 60)), Query(0, 0.5, two_values(-50, 150)))
+    return Problem("risky-choice", "conditioning on the action", _bandit(reward), queries)
+
+
+def _stochastic_transition() -> Problem:
+    """State 0 leads to state 1 or 2, which pay -100 and +100 for sure."""
+
+    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Outcome:
+        start = state == 0
+        reward = np.where(start, 0.0, np.where(state == 1, -100.0, 100.0))
+        return Outcome(reward, np.where(start, 1 + _coin(len(state), rng), state), ~start)
+
+    queries = (Query(0, 0.0, two_values(-99, 99)),)
+    return Problem("stochastic-transition", "mixing next states", step, queries, n_states=3)
+
+
+PROBLEMS: dict[str, Problem] = {
+    problem.name: problem
+    for problem in (
+        _two_point(),
+        _bernoulli_loop(),
+        _mixture_chain(),
+        _heavy_tail(),
+        _risky_choice(),
+        _stochastic_transition(),
+    )
+}
