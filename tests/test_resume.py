@@ -20,7 +20,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from bridgerl import checkpoint, rundir, store
+from bridgerl.actors import ACTORS
 from bridgerl.checkpoint import Snapshot
+from bridgerl.critics import CRITICS
 from bridgerl.replay import Replay
 from bridgerl.types import EnvSpec
 from conftest import TINY, Run
@@ -41,20 +43,22 @@ FLAGS = {
     "--log.every": "20",
     "--save.every": "40",
 }
-ACTORS = ("sac", "td3")
+REFERENCES = ("sac", "td3")
 
 
 class Runs:
     """Training commands in processes of their own, with small replay segments."""
 
-    def __init__(self, warm: WarmProcess, out: Path, actor: str = "sac") -> None:
+    def __init__(
+        self, warm: WarmProcess, out: Path, actor: str = "sac", critic: str = "cdq"
+    ) -> None:
         self.warm = warm
         self.out = out
-        self.actor = actor
+        self.pair = {"--actor": actor, "--critic": critic}
 
     def command(self, **changed: str) -> list[str]:
         """The command of this run; `save_every="10"` changes a flag."""
-        flags = {**FLAGS, "--out": str(self.out), "--actor": self.actor}
+        flags = {**FLAGS, "--out": str(self.out), **self.pair}
         flags |= {f"--{k.replace('__', '.').replace('_', '-')}": v for k, v in changed.items()}
         return ["train", *(w for flag in flags.items() for w in flag if w), "--log.no-tensorboard"]
 
@@ -91,7 +95,7 @@ def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
 def references(warm: WarmProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One uninterrupted run per actor."""
     found = {}
-    for actor in ACTORS:
+    for actor in REFERENCES:
         runs = Runs(warm, tmp_path_factory.mktemp(actor), actor)
         ended = runs.train()
         assert ended.code == 0, ended
@@ -188,6 +192,19 @@ def test_td3_run_killed_at_one_point_after_another_resumes_to_the_same_bits(
             assert ended.code == -signal.SIGKILL, ended
     assert runs.train().code == 0
     assert_same(runs.folder, references["td3"])
+
+
+@pytest.mark.parametrize("actor", ACTORS)
+@pytest.mark.parametrize("critic", CRITICS)
+def test_every_pair_killed_while_learning_resumes_to_the_same_bits(
+    warm: WarmProcess, tmp_path: Path, actor: str, critic: str
+) -> None:
+    whole, killed = (Runs(warm, tmp_path / name, actor, critic) for name in ("whole", "killed"))
+    assert whole.train().code == 0
+    for point in ("train.step:131", "write.tensors.safetensors.half:1", "train.step:37"):
+        killed.kill(point)
+    assert killed.train().code == 0
+    assert_same(killed.folder, whole.folder)
 
 
 @pytest.mark.parametrize(
