@@ -187,7 +187,9 @@ def test_quantiles_of_the_target_are_the_targets() -> None:
     assert not torch.equal(before, critic.particles(batch.obs, batch.action, 7))
 
 
-@pytest.mark.parametrize(("spread", "warned"), [(1.9, True), (2.1, False)])
+@pytest.mark.parametrize(
+    ("spread", "warned"), [(1.9, True), (2.1, False), (0.0, False), (float("nan"), False)]
+)
 def test_a_kappa_wide_against_the_returns_is_advised_against(spread: float, warned: bool) -> None:
     advice = _dbc(kappa=1.0).advice({"critic/target_spread": spread})
     assert (advice is not None) == warned
@@ -200,5 +202,10 @@ def test_drop_counts_are_the_papers_and_other_tasks_get_their_median() -> None:
     for task, count in counts.items():
         config = resolve(f"{task}-v5", critic="dbc", preset="paper").critic
         assert isinstance(config, DBCConfig)
-        assert config.dropped_per_head == count
-        assert config.n_target == 128
+        assert (config.n_drop, config.n_heads, config.n_target) == (2 * count, 2, 128)
+
+
+def test_a_share_is_dropped_of_all_heads_together() -> None:
+    lite = resolve("Ant-v5", critic="dbc", preset="lite").critic
+    assert isinstance(lite, DBCConfig)
+    assert (lite.n_drop, lite.n_heads * lite.n_target) == (3, 32)

@@ -74,6 +74,20 @@ def test_batches_bootstrap_only_where_the_problem_goes_on(name: str) -> None:
     assert not torch.equal(batch.action, boot.action)
 
 
+@pytest.mark.parametrize("name", ["two-point", "heavy-tail", "risky-choice"])
+def test_a_bandit_never_bootstraps(name: str) -> None:
+    batch, _ = PROBLEMS[name].draw(256, np.random.default_rng(0))
+    assert not batch.discount.any()
+
+
+def test_the_coin_leads_to_two_other_states() -> None:
+    batch, _ = PROBLEMS["stochastic-transition"].draw(512, np.random.default_rng(0))
+    ahead = batch.next_obs[batch.obs[:, 0] == 1]
+    assert not ahead[:, 0].any()
+    assert 0.3 < ahead[:, 1].mean() < 0.7
+    assert PROBLEMS["stochastic-transition"].queries[0].quantile(np.array([0.25])) == -99
+
+
 def test_both_choices_have_the_same_mean_and_another_spread() -> None:
     tau = (np.arange(1000) + 0.5) / 1000
     safe, risky = (q.quantile(tau) for q in PROBLEMS["risky-choice"].queries)
@@ -197,20 +211,29 @@ def test_a_damaged_cell_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert cell.name in capsys.readouterr().err
 
 
-def test_streams_of_the_data_are_apart_from_those_of_the_critic() -> None:
-    """Two critics on one seed see the same transitions, however much one of them draws."""
-    seen: list[Tensor] = []
+def test_critics_on_one_seed_see_the_same_data_and_are_tracked_at_their_cadence() -> None:
+    seen: dict[str, list[Tensor]] = {}
+    tracked: list[int] = []
 
     class Watching(Oracle):
+        def __init__(self, name: str) -> None:
+            super().__init__(PROBLEMS["two-point"], 0.0)
+            self._seen = seen.setdefault(name, [])
+
         def update(self, batch: Batch, boot: Bootstrap) -> Metrics:
-            seen.append(batch.reward)
             torch.rand(len(seen))
+            self._seen.append(batch.reward)
             return {}
+
+        def track(self) -> None:
+            tracked.append(len(self._seen))
 
     class Config(CDQConfig):
         def build(self, spec: Any, streams: Streams) -> Any:
-            return Watching(PROBLEMS["two-point"], 0.0)
+            return Watching(f"{self.target_every}")
 
-    for _ in range(2):
-        run_cell(Cell("two-point", league.Entrant("w", "cdq", Config()), 5, TINY))
-    assert all(torch.equal(a, b) for a, b in zip(seen[:4], seen[4:], strict=True))
+    for every, name in ((1, "cdq"), (2, "dbc")):
+        entrant = league.Entrant(f"{every}", name, Config(target_every=every))
+        run_cell(Cell("two-point", entrant, 5, TINY))
+    assert all(torch.equal(a, b) for a, b in zip(*seen.values(), strict=True))
+    assert tracked == [1, 2, 3, 4, 2, 4]

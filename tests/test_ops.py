@@ -151,8 +151,8 @@ def test_stratified_levels_hit_every_stratum_once_and_estimate_means_better() ->
 def test_drop_top_pools_before_it_sorts() -> None:
     atoms = torch.tensor([[[1.0, 9.0, 8.0], [2.0, 3.0, 0.0]]])
     assert drop_top(atoms, 0).tolist() == [[0, 1, 2, 3, 8, 9]]
-    assert drop_top(atoms, 1).tolist() == [[0, 1, 2, 3]]
-    assert drop_top(atoms, 2).tolist() == [[0, 1]]
+    assert drop_top(atoms, 1).tolist() == [[0, 1, 2, 3, 8]]
+    assert drop_top(atoms, 4).tolist() == [[0, 1]]
 
 
 def test_bellman_targets_are_masked_discounted_and_charged_for_entropy() -> None:

@@ -55,7 +55,7 @@ TASKS: dict[str, Overrides] = {
     "Hopper": {"critic.dbc": {"drop": 32 / 128}},
     "Humanoid": {"critic.dbc": {"drop": 12 / 128}},
     "Walker2d": {"critic.dbc": {"drop": 14 / 128}},
-    # Laws are measured without deliberate pessimism, in thousands of updates instead of millions.
+    # Laws are measured without DropTop, in thousands of updates instead of millions.
     "league": {"critic": {"lr": 1e-3, "polyak": 0.01}, "critic.dbc": {"drop": 0.0}},
 }
 

@@ -48,7 +48,13 @@ class Replay:
     def sample(self, n: int, generator: torch.Generator, device: str = "cpu") -> Batch:
         """N transitions drawn uniformly with replacement."""
         index = torch.randint(len(self), (n,), generator=generator)
-        rows = self.rows.index_select(0, index).to(device)
+        return self._batch(self.rows.index_select(0, index).to(device))
+
+    def latest(self, n: int, device: str = "cpu") -> Batch:
+        """The newest transitions, at most n."""
+        return self._batch(self.read(self.live_rows()[-n:]).to(device))
+
+    def _batch(self, rows: Tensor) -> Batch:
         obs, action, reward, discount, next_obs = rows.split(self.widths, 1)
         return Batch(obs, action, reward.squeeze(1), discount.squeeze(1), next_obs)
 

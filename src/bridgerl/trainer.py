@@ -27,7 +27,7 @@ LOST_UPDATES_IN_A_ROW = 3
 LOST_UPDATES_CHECK = 100
 FAILED_SAVES_IN_A_ROW = 3
 Q_ALARM = 10.0
-"""Times the largest possible return at which a value is called diverging."""
+"""Times the largest possible return at which values are called diverging."""
 SETTLED = 5_000
 """Updates before values are judged."""
 
@@ -85,7 +85,7 @@ class Trainer:
         self._replay_draws = self.state.streams("replay", "cpu")
         self._warmup_draws = self.state.streams("warmup", "cpu")
         self._failed_saves = 0
-        self._warned = False
+        self._warned: set[str] = set()
         self._clock = (time.monotonic(), 0)
         self._overhead = {"eval_seconds": 0.0, "checkpoint_seconds": 0.0}
 
@@ -190,7 +190,7 @@ class Trainer:
     def _log(self) -> None:
         c = self.counters
         values: dict[str, Any] = {k: float(v) for k, v in sorted(self.state.metrics.items())}
-        if "critic/q" in values:
+        if self.agent.updates > 0:
             self._judge(values)
         if c.recent:
             values["episode/return_mean"] = float(np.mean([r for r, _ in c.recent]))
@@ -203,24 +203,26 @@ class Trainer:
 
     def _judge(self, values: dict[str, Any]) -> None:
         """Compare Q with the largest return the rewards allow; pass on a critic's advice."""
-        bound = self.state.replay.largest_reward() / (1 - self.config.train.discount)
+        replay, train, critic = self.state.replay, self.config.train, self.agent.critic
+        bound = replay.largest_reward() / (1 - train.discount)
         if bound == 0:
             return
-        q = values["critic/q"]
-        share = values["critic/q_over_bound"] = abs(q) / bound
+        latest = replay.latest(train.batch_size, train.device)
+        with torch.no_grad():
+            q = float(critic.q_rank(latest.obs, latest.action).abs().max())
+        values["critic/q_over_bound"] = q / bound
         if self.agent.updates < SETTLED:
             return
-        if share > Q_ALARM:
-            self._warn_once(
-                f"the critic's mean value {q:.4g} is {share:.0f} times the largest return: "
-                "it diverges; lower --critic.lr or --critic.polyak"
-            )
-        self._warn_once(self.agent.critic.advice(values))
+        if q > Q_ALARM * bound:
+            text = f"values reach {q:.4g} where no return exceeds {bound:.4g}; lower --critic.lr"
+            self._warn_once("divergence", text)
+        if advice := critic.advice(values):
+            self._warn_once("advice", advice)
 
-    def _warn_once(self, text: str | None) -> None:
-        """Warn of what is wrong; at most once a run, for figures move but the advice does not."""
-        if text is not None and not self._warned:
-            self._warned = True
+    def _warn_once(self, kind: str, text: str) -> None:
+        """Warn once a run of each kind: figures move, the advice does not."""
+        if kind not in self._warned:
+            self._warned.add(kind)
             self.display.warn(text)
 
     def _evaluate(self) -> None:

@@ -51,10 +51,7 @@ class Critic(nn.Module, ABC):
 
     @abstractmethod
     def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
-        """The training loss of one batch, with a graph to the online weights.
-
-        Its metrics hold the mean value as `critic/q`.
-        """
+        """The training loss of one batch, with a graph to the online weights."""
 
     @abstractmethod
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:

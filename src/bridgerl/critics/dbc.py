@@ -68,7 +68,7 @@ class DBCConfig(CriticConfig):
     """Where training stands at t > 0: on the way to the label as printed, to the network's own
     prediction, or on the sampler's own path."""
     quantile_weight: float = 1.0
-    """Weight of the quantile loss; 0 leaves the anchor alone."""
+    """Weight of the quantile loss; 0, with an anchor weight of 1, leaves the anchor alone."""
     anchor_weight: float = 0.01
     """Weight w of the anchor loss."""
     reduction: Literal["mean", "sum"] = "mean"
@@ -110,13 +110,13 @@ class DBCConfig(CriticConfig):
         rising = self.theta_min <= self.theta_max
         self.require(rising, "theta_max", f"must be at least theta-min {self.theta_min}")
         self.require(0 <= self.drop < 1, "drop", "must be in [0, 1)")
-        kept = self.n_target - self.dropped_per_head
-        self.require(kept >= 1, "drop", f"leaves none of {self.n_target} target atoms")
+        pooled = self.n_heads * self.n_target
+        self.require(self.n_drop < pooled, "drop", f"leaves none of {pooled} target atoms")
 
     @property
-    def dropped_per_head(self) -> int:
-        """Target atoms to drop, counted per head."""
-        return round(self.drop * self.n_target)
+    def n_drop(self) -> int:
+        """Target atoms to drop, of those of all heads."""
+        return round(self.drop * self.n_heads * self.n_target)
 
     def build(self, spec: EnvSpec, streams: Streams) -> "DBC":
         """Make the critic for a task."""
@@ -166,7 +166,7 @@ class DBC(Critic):
         with torch.no_grad():
             tau = self._draw(b, c.n_target, self._levels)
             atoms = self._atoms(batch.next_obs, boot.action, tau, target=True)
-            y = bellman(batch, boot, drop_top(atoms, c.dropped_per_head))
+            y = bellman(batch, boot, drop_top(atoms, c.n_drop))
             tau = self._draw(b, c.n_online, self._levels)
             label = sample_quantile(y, tau)
             step, t = self._draw_time(b)
@@ -187,7 +187,7 @@ class DBC(Critic):
         zero, later = torch.stack(at_zero, 1), torch.stack(at_t, 1)
         loss_zero, parts_zero = self._regress(zero, y, tau, label)
         loss_later, parts_later = self._regress(later, y, tau, label)
-        metrics = {"critic/q": zero.detach().mean(), "critic/target": y.mean()}
+        metrics = {"critic/q_zero": zero.detach().mean(), "critic/target": y.mean()}
         metrics["critic/target_spread"] = y.std(correction=0)
         metrics |= {f"critic/{k}": v for k, v in parts_zero.items()}
         metrics |= {f"critic/{k}_t": v for k, v in parts_later.items()}
@@ -222,7 +222,7 @@ class DBC(Critic):
     def advice(self, metrics: Mapping[str, float]) -> str | None:
         """Within kappa the loss is quadratic: a law no wider than that gets expectiles."""
         kappa, spread = self.config.kappa, metrics["critic/target_spread"]
-        if kappa <= WIDE_KAPPA * spread:
+        if not 0 < WIDE_KAPPA * spread < kappa:
             return None
         return (
             f"--critic.kappa {kappa:g} is large against the spread {spread:.3g} of the returns and "
@@ -287,9 +287,9 @@ def _crossing(atoms: Tensor) -> Metrics:
 
 
 def _by_time(residual: Tensor, t: Tensor) -> Metrics:
-    """Mean residual (b,) in equal bins of bridge time; 0 where a bin is empty."""
+    """Mean residual (b,) in equal bins of bridge time; NaN, logged as null, in an empty one."""
     index = (t * T_BINS).long().clamp_(max=T_BINS - 1)
     total = residual.new_zeros(T_BINS).index_add_(0, index, residual)
     count = residual.new_zeros(T_BINS).index_add_(0, index, torch.ones_like(residual))
-    means = total / count.clamp_(min=1)
+    means = total / count
     return {f"critic/leak_t{i}": means[i] for i in range(T_BINS)}

@@ -135,9 +135,10 @@ def run_cell(cell: Cell) -> dict[str, Any]:
         critic = cell.entrant.config.build(problem.spec, Streams(cell.seed))
         rng = np.random.default_rng(derive_seed(cell.seed, "league", cell.problem))
         started = time.perf_counter()
-        for _ in range(budget.updates):
+        for update in range(1, budget.updates + 1):
             critic.update(*problem.draw(budget.batch, rng))
-            critic.track()
+            if update % cell.entrant.config.target_every == 0:
+                critic.track()
         spent = time.perf_counter() - started
         rows = [_measure(critic, problem, query) for query in problem.queries]
     means = {key: float(np.mean([r[key] for r in rows])) for key in rows[0] if key != "curve"}

@@ -89,7 +89,7 @@ def sample_quantile(values: Tensor, tau: Tensor) -> Tensor:
 def draw_levels(
     shape: tuple[int, ...], generator: torch.Generator, *, stratified: bool, device: str = "cpu"
 ) -> Tensor:
-    """Levels in [0, 1): iid uniform, or one per stratum [i/k, (i+1)/k) of the last axis."""
+    """Levels in [0, 1]: iid uniform, or one per stratum [i/k, (i+1)/k] of the last axis."""
     u = torch.rand(shape, generator=generator, device=device)
     if not stratified:
         return u

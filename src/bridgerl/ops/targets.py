@@ -6,11 +6,10 @@ from torch import Tensor
 from bridgerl.types import Batch, Bootstrap
 
 
-def drop_top(atoms: Tensor, drop_per_head: int) -> Tensor:
-    """Pool the heads' atoms (b, h, k), sort, drop the largest h * drop: (b, h (k - drop))."""
+def drop_top(atoms: Tensor, n_drop: int) -> Tensor:
+    """Pool the heads' atoms (b, h, k), sort, drop the n_drop largest: (b, h k - n_drop)."""
     b, h, k = atoms.shape
-    kept = h * (k - drop_per_head)
-    return torch.sort(atoms.reshape(b, h * k), dim=1).values[:, :kept]
+    return torch.sort(atoms.reshape(b, h * k), dim=1).values[:, : h * k - n_drop]
 
 
 def bellman(batch: Batch, boot: Bootstrap, atoms: Tensor) -> Tensor:
