@@ -7,8 +7,8 @@ WORKERS ?= 2
 .PHONY: demo test lint check bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/bridgerl train --env InvertedPendulum-v5 --eval.stop-at 1000
-	$(BIN)/bridgerl evaluate runs/InvertedPendulum-v5/sac-cdq-lite/seed0
+	$(BIN)/bridgerl train --env InvertedPendulum-v5 --critic dbc --eval.stop-at 1000
+	$(BIN)/bridgerl evaluate runs/InvertedPendulum-v5/sac-dbc-lite/seed0
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS)
@@ -27,7 +27,7 @@ clean:
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[tb]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[tb,plot]"
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt

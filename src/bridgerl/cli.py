@@ -17,7 +17,7 @@ from bridgerl.bench import bench, show
 from bridgerl.critics import CRITICS
 from bridgerl.errors import BridgeError, UserError, choose, require
 from bridgerl.flags import HELP, PROGRAM, flags_of, parse, refuse_odd_words
-from bridgerl.lab.commands import BridgeBias, League
+from bridgerl.lab.commands import BridgeBias, League, Toy
 from bridgerl.player import check_env, play
 from bridgerl.presets import PRESETS, environments, resolve
 from bridgerl.progress import silence_stdout
@@ -195,6 +195,7 @@ VERBS: dict[str, Any] = {
     "train": None,  # Its flags depend on --actor and --critic, see `_train`.
     "evaluate": Evaluate,
     "league": League,
+    "toy": Toy,
     "bridge-error": BridgeBias,
     "bench": Bench,
     "verify": Verify,

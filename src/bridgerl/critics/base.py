@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bridgerl.nn.flat import AdamConfig, GuardedAdam, flatten_, polyak_
+from bridgerl.ops.quantile import midpoint_levels
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
@@ -61,10 +62,16 @@ class Critic(nn.Module, ABC):
         """The value that ranks candidate actions, (b,): equal inputs give equal values."""
         return self.q(obs, action, target=target)
 
-    def particles(self, obs: Tensor, action: Tensor, n: int, *, target: bool = False) -> Tensor:
-        """N samples of the return, (b, n); a critic without a distribution is a point mass."""
+    def quantiles(
+        self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
+    ) -> Tensor:
+        """Z_tau(s, a), tau (b or 1, k) -> (b, k); a critic without a law is a point mass."""
         with torch.no_grad():
-            return self.q(obs, action, target=target)[:, None].expand(-1, n)
+            return self.q(obs, action, target=target)[:, None].expand(-1, tau.shape[-1])
+
+    def particles(self, obs: Tensor, action: Tensor, n: int, *, target: bool = False) -> Tensor:
+        """N equally likely returns, the quantiles at midpoint levels: (b, n)."""
+        return self.quantiles(obs, action, midpoint_levels(n)[None], target=target)
 
     def advice(self, metrics: Mapping[str, float]) -> str | None:
         """What the latest metrics say against a setting, once learning has settled."""

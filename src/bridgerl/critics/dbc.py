@@ -33,7 +33,7 @@ WIDE_KAPPA = 0.5
 
 @dataclass(frozen=True)
 class DBCConfig(CriticConfig):
-    """Diffusion Bridge Critic (experimental): walks from a quantile level to a return quantile."""
+    """Diffusion Bridge Critic: walks from a quantile level to a return quantile."""
 
     network: Literal["mlp", "factored"] = "mlp"
     """The paper's MLP per atom, or a trunk per transition with a small network per atom."""
@@ -214,10 +214,6 @@ class DBC(Critic):
         """Z_tau(s, a), averaged over heads: tau (b or 1, k) -> (b, k)."""
         with torch.no_grad():
             return self._atoms(obs, action, tau.to(obs), target=target).mean(1)
-
-    def particles(self, obs: Tensor, action: Tensor, n: int, *, target: bool = False) -> Tensor:
-        """N equally likely returns, the quantiles at midpoint levels: (b, n)."""
-        return self.quantiles(obs, action, midpoint_levels(n)[None], target=target)
 
     def advice(self, metrics: Mapping[str, float]) -> str | None:
         """Within kappa the loss is quadratic: a law no wider than that gets expectiles."""

@@ -1,16 +1,17 @@
-"""The verbs of the lab: league and bridge-error."""
+"""The verbs of the lab: league, toy and bridge-error."""
 
 import json
 import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -31,6 +32,7 @@ from bridgerl.lab.league import (
 from bridgerl.lab.league_plots import draw_distances, draw_laws
 from bridgerl.lab.plots import check_plotting
 from bridgerl.lab.problems import PROBLEMS
+from bridgerl.lab.toy import ToyConfig, draw_toy, run_toy, show_toy
 
 MOST_LAWS = 8
 """Entrants that one panel can show as lines."""
@@ -51,6 +53,14 @@ def _make_folder(folder: Path) -> None:
         store.make_folder(folder)
     except OSError as error:
         raise UserError(f"--out {folder} cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StorageFault(f"{folder}: results not written: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -96,14 +106,12 @@ class League:
                 progress.advance(progress.task_ids[0])
         order = {(c.problem, c.entrant.label, c.seed): i for i, c in enumerate(cells)}
         results.sort(key=lambda r: order[r["problem"], r["entrant"], r["seed"]])
-        try:
+        with _writing(self.out):
             data = write_results(self.out, shlex.join(["bridgerl", *sys.argv[1:]]), results)
             if self.plot:
                 draw_distances(results, self.out / "distances.png")
                 if len({r["entrant"] for r in results}) <= MOST_LAWS:
                     draw_laws(results, self.out / "laws.png")
-        except OSError as error:
-            raise StorageFault(f"{self.out}: results not written: {error}") from error
         if self.json:
             print(json.dumps(data["summary"]))
         else:
@@ -131,18 +139,54 @@ class League:
 
     def _show(self, rows: list[dict[str, Any]]) -> None:
         table = Table(title=f"league, {self.updates:,} updates, {len(self.seeds)} seed(s)")
-        heads = ("task", "critic", "W1", "W1 / std", "CRPS", "mean error", "updates/s")
-        for head in heads:
-            table.add_column(head, justify="left" if head in heads[:2] else "right")
+        for head in ("critic", "W1", "W1 / std", "CRPS", "mean error", "updates/s"):
+            table.add_column(head, justify="left" if head == "critic" else "right")
         for before, r in zip([None, *rows], rows, strict=False):
-            new = before is None or before["problem"] != r["problem"]
-            share = "" if r["w1"] is None else f"{r['w1'] / r['std']:.1%}"
-            rest = (figure(r, key) for key in ("crps", "mean_error"))
-            speed = f"{r['updates_per_second']:.0f}"
-            name = str(r["problem"]) if new else ""
-            table.add_row(name, str(r["entrant"]), figure(r, "w1"), share, *rest, speed)
+            if before is None or before["problem"] != r["problem"]:
+                table.add_section()
+                table.add_row(f"[bold]{r['problem']}")
+            cells = [escape(f" {r['entrant']}"), figure(r, "w1")]
+            if r["w1"] is not None:
+                cells += [f"{r['w1'] / r['std']:.1%}", f"{r['crps']:.2f}", f"{r['mean_error']:.2f}"]
+                cells += [f"{r['updates_per_second']:.0f}"]
+            table.add_row(*cells)
         Console(highlight=False).print(table)
         print(f"results and pictures: {self.out}")
+
+
+@dataclass(frozen=True)
+class Toy(ToyConfig):
+    """Draw the paper's degradation figure: critics fit a law, then back it up again and again.
+
+    Example: bridgerl toy --seeds 0 --iterations 10
+    """
+
+    out: Path = Path("runs/toy")
+    """Folder for the result and the picture."""
+    plot: bool = True
+    """Draw the picture."""
+    json: bool = False
+    """Print JSON."""
+
+    def __call__(self) -> int:
+        """Run, write JSON and the picture, print a table."""
+        if self.plot:
+            check_plotting()
+        _make_folder(self.out)
+        config = ToyConfig(**{f.name: getattr(self, f.name) for f in fields(ToyConfig)})
+        total = len(config.critics) * len(config.seeds) * config.updates
+        with _progress(total, "toy") as bar:
+            result = run_toy(config, lambda done, _: bar.update(bar.task_ids[0], completed=done))
+        with _writing(self.out):
+            store.publish_file(self.out / "toy.json", json.dumps(result).encode())
+            if self.plot:
+                draw_toy(result, self.out / "toy.png")
+        if self.json:
+            print(json.dumps(result))
+        else:
+            show_toy(result)
+            print(f"result and picture: {self.out}")
+        return 0
 
 
 @dataclass(frozen=True)
@@ -186,10 +230,8 @@ class BridgeBias:
         if self.plot:
             check_plotting()
             _make_folder(self.out)
-            try:
+            with _writing(self.out):
                 bias.draw(table, self.out / "bridge-error.png")
-            except OSError as error:
-                raise StorageFault(f"{self.out}: picture not written: {error}") from error
         if self.json:
             print(json.dumps(table))
             return 0
