@@ -1,10 +1,15 @@
 """The league's problems have the laws they claim, and its verdicts repeat."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
@@ -237,3 +242,25 @@ def test_critics_on_one_seed_see_the_same_data_and_are_tracked_at_their_cadence(
         run_cell(Cell("two-point", entrant, 5, TINY))
     assert all(torch.equal(a, b) for a, b in zip(*seen.values(), strict=True))
     assert tracked == [1, 2, 3, 4, 2, 4]
+
+
+@pytest.mark.parametrize(
+    ("victim", "number"), [("parent", signal.SIGINT), ("worker", signal.SIGKILL)]
+)
+def test_a_league_that_was_stopped_goes_on_with_the_same_command(
+    victim: str, number: int, tmp_path: Path
+) -> None:
+    flags = "--critics cdq --tasks two-point --seeds 0 1 --updates 100000 --batch 8 --no-plot"
+    command = [sys.executable, "-m", "bridgerl", "league", *flags.split(), "--out", str(tmp_path)]
+    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    parent, workers = psutil.Process(running.pid), []
+    while not workers:
+        time.sleep(0.1)
+        workers = [c for c in parent.children() if "spawn_main" in " ".join(c.cmdline())]
+    time.sleep(0.5)
+    (parent if victim == "parent" else workers[0]).send_signal(number)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == (130 if victim == "parent" else 1)
+    assert len(err.splitlines()) == 1
+    assert "the same command" in err
+    assert not any(w.is_running() and w.status() != psutil.STATUS_ZOMBIE for w in workers)

@@ -100,10 +100,15 @@ class League:
             check_plotting()
         _make_folder(self.out)
         results = []
-        with _progress(len(cells), "league") as progress:
-            for result in run_league(cells, self.out, self.workers):
-                results.append(result)
-                progress.advance(progress.task_ids[0])
+        try:
+            with _progress(len(cells), "league") as progress:
+                for result in run_league(cells, self.out, self.workers):
+                    results.append(result)
+                    progress.advance(progress.task_ids[0])
+        except KeyboardInterrupt:
+            done = f"{len(results)} of {len(cells)} cells"
+            print(f"bridgerl: stopped after {done}; the same command goes on", file=sys.stderr)
+            raise
         order = {(c.problem, c.entrant.label, c.seed): i for i, c in enumerate(cells)}
         results.sort(key=lambda r: order[r["problem"], r["entrant"], r["seed"]])
         with _writing(self.out):

@@ -9,9 +9,10 @@ import signal
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from bridgerl import store
 from bridgerl.critics import CRITICS, Critic, CriticConfig
-from bridgerl.errors import StorageFault, UserError, choose
+from bridgerl.errors import BridgeError, StorageFault, UserError, choose
 from bridgerl.flags import flags_of, parse
 from bridgerl.lab.problems import PROBLEMS, Problem, Query
 from bridgerl.presets import resolve
@@ -191,7 +192,13 @@ def run_league(cells: Sequence[Cell], folder: Path, workers: int) -> Iterator[di
     with _pool(workers) as pool:
         jobs = {pool.submit(run_cell, cell): cell for cell in missing}
         for job in as_completed(jobs):
-            cell, result = jobs[job], job.result()
+            try:
+                cell, result = jobs[job], job.result()
+            except BrokenProcessPool:
+                raise BridgeError(
+                    "a worker process died, perhaps for lack of memory; "
+                    "the same command with fewer --workers runs what is missing"
+                ) from None
             try:
                 store.publish_file(folder / "cells" / cell.file_name, store.to_json(result))
             except OSError as error:
@@ -201,13 +208,18 @@ def run_league(cells: Sequence[Cell], folder: Path, workers: int) -> Iterator[di
 
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that start clean; an interruption drops what waits."""
+    """Processes that start clean and end with us, whatever ends us."""
     ending_quietly = (signal.signal, (signal.SIGINT, signal.SIG_DFL))
     pool = ProcessPoolExecutor(workers, get_context("spawn"), *ending_quietly)
     try:
         yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in active_children():
+            child.terminate()
+        raise
     finally:
-        pool.shutdown(cancel_futures=True)
+        pool.shutdown()
 
 
 def _labelled(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:
