@@ -20,7 +20,7 @@ from bridgerl.critics import CRITICS
 from bridgerl.critics.base import Critic
 from bridgerl.critics.cdq import CDQConfig
 from bridgerl.critics.dbc import DBCConfig
-from bridgerl.errors import StorageFault
+from bridgerl.errors import StorageFault, UserError
 from bridgerl.lab import league
 from bridgerl.lab.league import ABLATION, Budget, Cell, cramer, read_entrant, run_cell, summarise
 from bridgerl.lab.problems import PROBLEMS, Problem, ProblemEnv, Query
@@ -173,6 +173,32 @@ def test_an_entrant_is_written_as_in_train() -> None:
     assert (paper.network, paper.bridge_input, paper.drop) == ("mlp", "label", 0)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("$x = cdq", "labels without $"),
+        ("_x = cdq", "labels without $"),
+        (" = cdq", "labels without $"),
+        ("dbc --kappa 1 --kappa 2", "--kappa is given more than once"),
+        ("dbc --kapa 1", "did you mean --kappa? (see bridgerl train --critic dbc --help)"),
+        ("dbc --n-target 0", "--critic.n-target must be from 1"),
+        ("dbc --help", "has no help"),
+        ("dbc --preset", "--preset needs a value"),
+        ("dbc --preset papr", "unknown preset 'papr'; did you mean paper?"),
+    ],
+)
+def test_an_entrant_is_refused_in_words_of_train(text: str, words: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        read_entrant(text)
+    assert words in str(refusal.value)
+
+
+def test_an_entrants_flags_may_be_those_of_train() -> None:
+    assert read_entrant("dbc --critic.kappa 2 --preset=paper").config == (
+        read_entrant("dbc --kappa 2 --preset paper").config
+    )
+
+
 def test_every_variant_of_the_ablation_is_another_critic() -> None:
     entrants = league.ablation()
     assert len(entrants) == sum(len(group) for group in ABLATION.values())
@@ -211,9 +237,21 @@ def test_a_league_is_not_played_twice(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_damaged_cell_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _play(tmp_path, "--no-plot") == 0
     (cell,) = (tmp_path / "cells").iterdir()
-    cell.write_bytes(cell.read_bytes()[:40])
-    assert _play(tmp_path, "--no-plot") == StorageFault.exit_code
-    assert cell.name in capsys.readouterr().err
+    whole = cell.read_bytes()
+    forged = whole.replace(b'"seed": 0', b'"seed": 7')
+    assert forged != whole
+    for damaged in (whole[:40], b"{}", b"null", forged):
+        cell.write_bytes(damaged)
+        assert _play(tmp_path, "--no-plot") == StorageFault.exit_code
+        err = capsys.readouterr().err
+        assert cell.name in err
+        assert "delete it to run this cell again" in err
+
+
+def test_pictures_of_other_results_do_not_stay(tmp_path: Path) -> None:
+    assert _play(tmp_path) == 0
+    assert _play(tmp_path, "--no-plot") == 0
+    assert not list(tmp_path.glob("*.png"))
 
 
 def test_critics_on_one_seed_see_the_same_data_and_are_tracked_at_their_cadence() -> None:
@@ -245,7 +283,12 @@ def test_critics_on_one_seed_see_the_same_data_and_are_tracked_at_their_cadence(
 
 
 @pytest.mark.parametrize(
-    ("victim", "number"), [("parent", signal.SIGINT), ("worker", signal.SIGKILL)]
+    ("victim", "number"),
+    [
+        ("parent", signal.SIGINT),
+        ("parent", signal.SIGKILL),
+        ("worker", signal.SIGKILL),
+    ],
 )
 def test_a_league_that_was_stopped_goes_on_with_the_same_command(
     victim: str, number: int, tmp_path: Path
@@ -260,7 +303,9 @@ def test_a_league_that_was_stopped_goes_on_with_the_same_command(
     time.sleep(0.5)
     (parent if victim == "parent" else workers[0]).send_signal(number)
     _, err = running.communicate(timeout=60)
-    assert running.returncode == (130 if victim == "parent" else 1)
-    assert len(err.splitlines()) == 1
-    assert "the same command" in err
-    assert not any(w.is_running() and w.status() != psutil.STATUS_ZOMBIE for w in workers)
+    if (victim, number) != ("parent", signal.SIGKILL):
+        assert running.returncode == (130 if victim == "parent" else 1)
+        assert len(err.splitlines()) == 1
+        assert "the same command" in err
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    assert not [w for w in alive if w.status() != psutil.STATUS_ZOMBIE]

@@ -13,8 +13,9 @@ from bridgerl.cli import main
 from bridgerl.critics import CRITICS, Critic
 from bridgerl.errors import NumericFault, UserError
 from bridgerl.lab import toy
+from bridgerl.lab.flow import Flow, FlowConfig, normal_quantiles
 from bridgerl.lab.problems import draw_mixture
-from bridgerl.lab.toy import ENTRANTS, Flow, FlowConfig, ToyConfig, draw_toy, run_toy, show_toy
+from bridgerl.lab.toy import ENTRANTS, ToyConfig, draw_toy, run_toy, show_toy
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec
 
@@ -65,14 +66,14 @@ def test_a_constant_velocity_moves_every_particle_by_it(steps: int) -> None:
     _still(flow, 2.5, -1.0)
     for target, velocity in ((False, 2.5), (True, -1.0)):
         z = flow.particles(OBS, ACTION, 5, target=target)
-        torch.testing.assert_close(z, 10 * (toy._normal(5) + velocity), rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(z, 10 * (normal_quantiles(5) + velocity), rtol=1e-5, atol=1e-4)
 
 
 def test_the_sampler_evaluates_the_velocity_at_the_start_of_every_step() -> None:
     """V = t makes Euler's sum (N - 1) / 2N of the unit interval."""
     flow = _flow(sampler_steps=4, z_scale=1.0)
     flow.online.forward = lambda x, t, z: t.expand_as(z)
-    torch.testing.assert_close(flow.particles(OBS, ACTION, 3), toy._normal(3) + 3 / 8)
+    torch.testing.assert_close(flow.particles(OBS, ACTION, 3), normal_quantiles(3) + 3 / 8)
 
 
 def test_targets_are_backups_of_the_frozen_networks_samples() -> None:
@@ -133,7 +134,7 @@ def test_the_exact_law_itself_has_no_error_and_a_gaussian_loses_the_valleys() ->
     assert truth["std_share"] == pytest.approx(1)
     assert truth["valley"] < 0.01
     assert sum(truth["density"]) * exact.scale * np.diff(toy.EDGES)[0] == pytest.approx(1)
-    gaussian = toy._shape(5 + 3 * toy._normal(10_000)[0].double().numpy())
+    gaussian = toy._shape(5 + 3 * normal_quantiles(10_000)[0].double().numpy())
     assert gaussian["kurtosis"] == pytest.approx(0, abs=0.02)
     assert gaussian["bimodality"] == pytest.approx(1 / 3, abs=0.01)
     assert gaussian["valley"] == pytest.approx(0.41, abs=0.01)

@@ -69,8 +69,8 @@ def flags_of(config: Any, prefix: str = "--") -> list[str]:
 
 
 def _canonical(flag: str) -> str:
-    """Tyro takes --a.b-c, --a.b_c and --a.no-b-c for one field."""
-    return flag.replace("_", "-").replace(".no-", ".")
+    """Tyro takes --a.b-c, --a.b_c and --a.no-b-c (--b and --no-b) for one field."""
+    return re.sub(r"^(--|.*\.)no-", r"\1", flag.replace("_", "-"))
 
 
 @contextlib.contextmanager

@@ -9,17 +9,19 @@ import numpy as np
 from bridgerl import checkpoint
 from bridgerl.agent import Agent, build_agent
 from bridgerl.envs import Task, versions
-from bridgerl.errors import UserError
+from bridgerl.errors import UserError, choose
 from bridgerl.evaluate import evaluate
 from bridgerl.rundir import best_weights, last_weights, read_config, read_spec
 from bridgerl.runtime import tuned_process
 from bridgerl.streams import Streams
 
 
-def load_agent(run: Path, weights: Literal["best", "last"] = "best") -> tuple[Agent, int]:
+def load_agent(run: Path | str, weights: Literal["best", "last"] = "best") -> tuple[Agent, int]:
     """The agent of a run folder and the step its weights are from."""
+    run = Path(run)
+    find = choose("weights", weights, {"best": best_weights, "last": last_weights})
     config, spec = read_config(run), read_spec(run)
-    path = best_weights(run) if weights == "best" else last_weights(run)
+    path = find(run)
     agent = build_agent(config.actor, config.critic, spec, Streams(config.seed))
     state = agent.state_dict()
     wanted = {f"agent.{k}": v for k, v in state.items() if ".optimizer." not in k}

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -33,13 +34,18 @@ def error_table(schedules: Mapping[str, Schedule], steps: Sequence[int]) -> list
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
-    """A line per M; the rules side by side."""
-    table = Table(title="endpoint error in %")
-    table.add_column("M", justify="right")
-    for r in rows:
-        table.add_column(f"{r['rule']}\n{r['schedule']}", justify="right")
+    """A line per rule and schedule, a column per M."""
+    table = Table(title="endpoint error in %, by the number of steps M", box=box.SIMPLE)
+    table.add_column("rule")
+    table.add_column("schedule")
     for n in rows[0]["percent"]:
-        table.add_row(f"{n}", *(f"{r['percent'][n]:.2f}" for r in rows))
+        table.add_column(f"{n}", justify="right", no_wrap=True)
+    for before, r in zip([None, *rows], rows, strict=False):
+        new = before is None or before["rule"] != r["rule"]
+        if new:
+            table.add_section()
+        figures = (f"{v:.2f}" for v in r["percent"].values())
+        table.add_row(r["rule"] if new else "", r["schedule"], *figures)
     console = Console(highlight=False)
     console.print(table)
     for rule, name in NAMES.items():
@@ -61,5 +67,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
         ax.text(0.04, 0.06, note, transform=ax.transAxes, color=COLORS[2])
     axes[0].set_ylabel("endpoint error in %")
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", frameon=False, ncols=2)
+    figure.legend(
+        handles, labels, loc="outside lower center", frameon=False, ncols=min(2, len(axes))
+    )
     save(figure, path)

@@ -55,6 +55,11 @@ def _make_folder(folder: Path) -> None:
         raise UserError(f"--out {folder} cannot be written: {error.strerror}") from None
 
 
+def _require_some(name: str, values: tuple[object, ...]) -> None:
+    require(len(values) > 0, name, values, "needs at least one")
+    require(len(set(values)) == len(values), name, values, "names one twice")
+
+
 @contextmanager
 def _writing(folder: Path) -> Iterator[None]:
     try:
@@ -98,7 +103,7 @@ class League:
         cells = self._cells()
         if self.plot:
             check_plotting()
-        _make_folder(self.out)
+        _make_folder(self.out / "cells")
         results = []
         try:
             with _progress(len(cells), "league") as progress:
@@ -113,6 +118,9 @@ class League:
         results.sort(key=lambda r: order[r["problem"], r["entrant"], r["seed"]])
         with _writing(self.out):
             data = write_results(self.out, shlex.join(["bridgerl", *sys.argv[1:]]), results)
+            # No picture of other results may stand beside these.
+            for name in ("distances.png", "laws.png"):
+                (self.out / name).unlink(missing_ok=True)
             if self.plot:
                 draw_distances(results, self.out / "distances.png")
                 if len({r["entrant"] for r in results}) <= MOST_LAWS:
@@ -128,9 +136,7 @@ class League:
             value = getattr(self, name)
             require(1 <= value <= 10**7, name, value, "must be from 1 to 10**7")
         for name in ("critics", "tasks", "seeds"):
-            values = getattr(self, name)
-            require(len(values) > 0, name, values, "needs at least one")
-            require(len(set(values)) == len(values), name, values, "names one twice")
+            _require_some(name, getattr(self, name))
         for task in self.tasks:
             choose("task", task, PROBLEMS)
         for seed in self.seeds:
@@ -156,7 +162,8 @@ class League:
                 cells += [f"{r['updates_per_second']:.0f}"]
             table.add_row(*cells)
         Console(highlight=False).print(table)
-        print(f"results and pictures: {self.out}")
+        print("W1 and CRPS are distances to the truth; CRPS is counted above the truth's own")
+        print(f"results: {self.out}")
 
 
 @dataclass(frozen=True)
@@ -190,7 +197,7 @@ class Toy(ToyConfig):
             print(json.dumps(result))
         else:
             show_toy(result)
-            print(f"result and picture: {self.out}")
+            print(f"result: {self.out}")
         return 0
 
 
@@ -226,8 +233,8 @@ class BridgeBias:
             "linear": lambda: Linear(self.theta_min, self.theta_max),
             "cosine": lambda: Cosine(self.theta_min, self.theta_max),
         }
-        require(len(self.schedules) > 0, "schedules", self.schedules, "needs at least one")
-        require(len(self.steps) > 0, "steps", self.steps, "needs at least one")
+        for name in ("schedules", "steps"):
+            _require_some(name, getattr(self, name))
         for n in self.steps:
             require(1 <= n <= 10**6, "steps", n, "must be from 1 to 10**6")
         chosen = {name: choose("schedule", name, kinds)() for name in self.schedules}

@@ -5,14 +5,17 @@ the Polyak average that bootstraps, free of the last updates' noise. `w1_online`
 """
 
 import json
+import os
 import signal
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +25,8 @@ from numpy.typing import NDArray
 
 from bridgerl import store
 from bridgerl.critics import CRITICS, Critic, CriticConfig
-from bridgerl.errors import BridgeError, StorageFault, UserError, choose
-from bridgerl.flags import flags_of, parse
+from bridgerl.errors import BridgeError, StorageFault, UserError, choose, require
+from bridgerl.flags import HELP, flags_of, parse, refuse_odd_words
 from bridgerl.lab.problems import PROBLEMS, Problem, Query
 from bridgerl.presets import resolve
 from bridgerl.runtime import fingerprint, tuned_process
@@ -107,8 +110,18 @@ class Cell:
 
 def read_entrant(text: str) -> Entrant:
     """`[LABEL = ]dbc --bridge-input self --preset paper`: a critic, then its flags."""
-    label, _, entry = text.rpartition(" = ")
-    name, *words = entry.split() or [""]
+    label, equals, entry = text.rpartition(" = ")
+    label = label.strip() if equals else entry.strip()
+    fit = label and not label.startswith("_") and not set(label) & set("$|\\\n")
+    require(bool(fit), "critics", text, "needs labels without $, |, \\ and a leading _")
+    name, *words = entry.replace("--critic.", "--").replace("--preset=", "--preset ").split() or [
+        ""
+    ]
+    choose("critic", name, CRITICS)
+    refuse_odd_words(words)
+    require(
+        not HELP & set(words), "critics", text, f"has no help; see train --critic {name} --help"
+    )
     preset = "lite"
     if "--preset" in words:
         at = words.index("--preset")
@@ -116,10 +129,11 @@ def read_entrant(text: str) -> Entrant:
             raise UserError(f"--preset needs a value in {text!r}")
         preset = words[at + 1]
         del words[at : at + 2]
-    choose("critic", name, CRITICS)
     default = resolve("league", critic=name, preset=preset).critic
-    config = parse(type(default), words, "league", known=flags_of(default), default=default)
-    return Entrant(label or text, name, config)
+    verb = f"train --critic {name}"
+    return Entrant(
+        label, name, parse(type(default), words, verb, known=flags_of(default), default=default)
+    )
 
 
 def ablation() -> list[Entrant]:
@@ -186,7 +200,7 @@ def run_league(cells: Sequence[Cell], folder: Path, workers: int) -> Iterator[di
     for cell in cells:
         path = folder / "cells" / cell.file_name
         if path.is_file():
-            yield _labelled(cell, store.parse_json(store.read_bytes(path), str(path)))
+            yield _labelled(cell, _kept(path, cell))
         else:
             missing.append(cell)
     with _pool(workers) as pool:
@@ -200,17 +214,41 @@ def run_league(cells: Sequence[Cell], folder: Path, workers: int) -> Iterator[di
                     "the same command with fewer --workers runs what is missing"
                 ) from None
             try:
-                store.publish_file(folder / "cells" / cell.file_name, store.to_json(result))
+                path = folder / "cells" / cell.file_name
+                store.publish_file(path, store.to_sealed_json(result))
             except OSError as error:
                 raise StorageFault(f"{folder}: result not written: {error}") from error
             yield _labelled(cell, result)
 
 
+def _kept(path: Path, cell: Cell) -> dict[str, Any]:
+    """A result from the folder; the seal tells whether it is what was once measured."""
+    try:
+        result = store.open_sealed_json(store.read_bytes(path), str(path))
+        if result.get("identity") != store.parse_json(store.to_json(cell.identity), "identity"):
+            raise StorageFault(f"{path} is damaged: it belongs to another cell")
+    except StorageFault as fault:
+        raise StorageFault(f"{fault}; delete it to run this cell again") from None
+    return result
+
+
+def _start_worker() -> None:
+    """End quietly on Ctrl-C, and end when the parent does, however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 @contextmanager
 def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that start clean and end with us, whatever ends us."""
-    ending_quietly = (signal.signal, (signal.SIGINT, signal.SIG_DFL))
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), *ending_quietly)
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker)
     try:
         yield pool
     except BaseException:

@@ -48,19 +48,24 @@ def draw_distances(results: list[dict[str, Any]], path: Path) -> None:
     """One panel per problem: W1 of every entrant, a dot per seed, on a logarithmic axis."""
     problems = list(dict.fromkeys(r["problem"] for r in results))
     entrants = list(dict.fromkeys(r["entrant"] for r in results))
-    height = 0.9 + 0.24 * len(entrants)
-    figure, axes = panels(1, len(problems), width=2.4, height=height)
+    few = len(entrants) <= len(COLORS)
+    height, room = 0.9 + 0.24 * len(entrants), 0.07 * max(map(len, entrants)) / len(problems)
+    figure, axes = panels(1, len(problems), width=2.4 + room, height=height)
     for ax, problem in zip(axes, problems, strict=True):
         for row, entrant in enumerate(entrants):
             cells = [r for r in results if (r["problem"], r["entrant"]) == (problem, entrant)]
             values = [c["figures"]["w1"] for c in cells if c["figures"]["w1"] is not None]
-            color = COLORS[1] if row == 0 else COLORS[0]
+            color = COLORS[(row if few else row == 0) % len(COLORS)]
             ax.plot(values, [row] * len(values), "o", color=color, ms=4, alpha=0.6)
             if values:
                 ax.plot(np.mean(values), row, "|", color=color, ms=12, mew=2)
                 if row == 0:
                     ax.axvline(float(np.mean(values)), color=color, lw=0.8, alpha=0.5)
         ax.set_xscale("log")
+        low, high = ax.get_xlim()  # At least a decade, so that the axis has a figure or two.
+        middle = (low * high) ** 0.5
+        ax.set_xlim(min(low, middle / 3.5), max(high, middle * 3.5))
+        ax.minorticks_off()
         ax.set_title(problem)
         ax.set_xlabel("W1 to the truth")
         ax.set_ylim(len(entrants) - 0.5, -0.5)

@@ -1,6 +1,7 @@
 """One look for every picture; matplotlib is an extra and loaded only when something is drawn."""
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,8 @@ def save(figure: "Figure", path: Path) -> None:
     """Write a PNG under its name at once or not at all."""
     from matplotlib import rc_context
 
-    temporary = path.with_name(f".tmp-{path.name}")
+    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     with rc_context(_STYLE):
-        figure.savefig(temporary, format="png")
+        # Tight: a long label widens the picture instead of being cut.
+        figure.savefig(temporary, format="png", bbox_inches="tight")
     temporary.rename(path)

@@ -6,7 +6,6 @@ its frozen previous self. The truth stays Z_0 moved and shrunk, so every other c
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,23 +15,18 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor, nn
 
-from bridgerl.critics import CRITICS, Critic, CriticConfig
+from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.envs import versions
 from bridgerl.errors import NumericFault, choose, require
+from bridgerl.lab.flow import FlowConfig, normal_quantiles
 from bridgerl.lab.plots import COLORS, TRUTH, panels, save
 from bridgerl.lab.problems import MODES, Array, draw_mixture, mixture_quantile
-from bridgerl.nn.endpoint import CosineEmbedding
-from bridgerl.nn.mlp import MLP
-from bridgerl.ops.quantile import midpoint_levels
-from bridgerl.ops.targets import bellman
 from bridgerl.presets import resolve
 from bridgerl.runtime import tuned_process
 from bridgerl.streams import Streams, derive_seed
-from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
+from bridgerl.types import Batch, Bootstrap, EnvSpec
 
-N_EMBED = 32
 N_PARTICLES = 10_000
 Z_0 = mixture_quantile((np.arange(N_PARTICLES) + 0.5) / N_PARTICLES)
 """Equally likely draws of the first law, ascending: modes at -100, 0 and 100."""
@@ -49,92 +43,6 @@ FIGURES = {
     "valley": ("valley", ".1%"),
 }
 """What is measured of a law, its head and its format in the table."""
-
-
-@dataclass(frozen=True)
-class FlowConfig(CriticConfig):
-    """Flow matching: a velocity field that carries noise to returns."""
-
-    hidden: tuple[int, ...] = (128, 128, 128)
-    """Widths of the hidden layers."""
-    sampler_steps: int = 50
-    """Euler steps from noise to return."""
-    n_draws: int = 16
-    """Targets, noises and times per transition."""
-    z_scale: float = 100.0
-    """Returns are divided by this inside the network."""
-
-    def __post_init__(self) -> None:
-        """Refuse settings that cannot be built."""
-        super().__post_init__()
-        self.require_widths("hidden")
-        for name in ("sampler_steps", "n_draws"):
-            self.require(1 <= getattr(self, name) <= 65536, name, "must be from 1 to 65536")
-        self.require(0 < self.z_scale < math.inf, "z_scale", "must be positive and finite")
-
-    def build(self, spec: EnvSpec, streams: Streams) -> "Flow":
-        """Make the critic for a task."""
-        return Flow(self, spec, streams)
-
-
-class Velocity(nn.Module):
-    """An MLP on [z, emb(t), s, a]."""
-
-    def __init__(self, config: FlowConfig, n_inputs: int) -> None:
-        super().__init__()
-        self.embed = CosineEmbedding(N_EMBED)
-        self.mlp = MLP((1 + N_EMBED + n_inputs, *config.hidden, 1))
-
-    def forward(self, x: Tensor, t: Tensor, z: Tensor) -> Tensor:
-        """Velocities of z (b, n) at times t (b or 1, n or 1) for inputs x (b, i): (b, n)."""
-        shape = (*z.shape, -1)
-        parts = (z[..., None], self.embed(t).expand(shape), x[:, None].expand(shape))
-        return self.mlp(torch.cat(parts, -1))[..., 0]
-
-
-class Flow(Critic):
-    """v(z_t, t) -> y - eps on the line z_t = (1 - t) eps + t y, eps ~ N(0, 1), y in z_scale."""
-
-    def __init__(self, config: FlowConfig, spec: EnvSpec, streams: Streams) -> None:
-        super().__init__(config, Velocity(config, spec.obs_dim + spec.action_dim))
-        self.config = config
-        self._noise, self._times = streams("flow_noise"), streams("flow_time")
-
-    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
-        """Mean squared error of the velocity; targets and paths draw noise of their own."""
-        c, shape = self.config, (len(batch.reward), self.config.n_draws)
-        with torch.no_grad():
-            z = torch.randn(shape, generator=self._noise)
-            if batch.discount.any():  # A walk that nothing looks at would be most of the cost.
-                z = self._walk(batch.next_obs, boot.action, z, target=True)
-            y = bellman(batch, boot, z) / c.z_scale
-            eps = torch.randn(shape, generator=self._noise)
-            t = torch.rand(shape, generator=self._times)
-        x = torch.cat([batch.obs, batch.action], -1)
-        v = self.online(x, t, torch.lerp(eps, y, t))
-        return (v - (y - eps)).square().mean(), {"critic/target": c.z_scale * y.mean()}
-
-    def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
-        """Mean of n_draws returns, with a graph through all steps: (b,)."""
-        return self._walk(obs, action, _normal(self.config.n_draws), target=target).mean(1)
-
-    def particles(self, obs: Tensor, action: Tensor, n: int, *, target: bool = False) -> Tensor:
-        """N equally likely returns, (b, n): noise at midpoint levels spares sampling error."""
-        with torch.no_grad():
-            return self._walk(obs, action, _normal(n), target=target)
-
-    def _walk(self, obs: Tensor, action: Tensor, eps: Tensor, *, target: bool = False) -> Tensor:
-        """Euler's steps z <- z + v(z, t) / N from noise (b or 1, n) to returns: (b, n)."""
-        net, steps = self.target if target else self.online, self.config.sampler_steps
-        x, z = torch.cat([obs, action], -1), eps.expand(len(obs), -1)
-        for i in range(steps):
-            z = z + net(x, z.new_full((1, 1), i / steps), z) / steps
-        return self.config.z_scale * z
-
-
-def _normal(n: int) -> Tensor:
-    """Standard normal quantiles at midpoint levels: (1, n)."""
-    return torch.special.ndtri(midpoint_levels(n).double()).float()[None]
 
 
 ENTRANTS: dict[str, type[CriticConfig]] = {"flow": FlowConfig, **CRITICS}
@@ -229,7 +137,7 @@ def run_toy(
 
     with tuned_process(1):
         runs = [_run(config, c, seed, tick) for c in config.critics for seed in config.seeds]
-    laws = {"exact": Z_0, "gaussian": _normal(N_PARTICLES)[0].double().numpy()}
+    laws = {"exact": Z_0, "gaussian": normal_quantiles(N_PARTICLES)[0].double().numpy()}
     shapes = {name: _shape(z) for name, z in laws.items()}
     return {"config": asdict(config), "versions": versions(), "references": shapes, "runs": runs}
 
@@ -338,7 +246,9 @@ def show_toy(result: dict[str, Any]) -> None:
         table.add_section()
     for name, shape in result["references"].items():
         add(name, "", [shape])
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print("spread: standard deviation over the exact one; valley: mass between the modes")
 
 
 def _cells(result: dict[str, Any], critic: str, k: int) -> list[dict[str, Any]]:
