@@ -35,7 +35,9 @@ def error_table(schedules: Mapping[str, Schedule], steps: Sequence[int]) -> list
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
     """A line per rule and schedule, a column per M."""
-    table = Table(title="endpoint error in %, by the number of steps M", box=box.SIMPLE)
+    table = Table(
+        title="endpoint error in %, by the number of steps M", box=box.SIMPLE, pad_edge=False
+    )
     table.add_column("rule")
     table.add_column("schedule")
     for n in rows[0]["percent"]:
