@@ -14,6 +14,9 @@ from bridgerl.ops.quantile import midpoint_levels
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
+WIDE_KAPPA = 0.5
+"""Share of the returns' standard deviation above which kappa is called too wide."""
+
 
 @dataclass(frozen=True)
 class CriticConfig(AdamConfig, ABC):
@@ -86,3 +89,13 @@ class Critic(nn.Module, ABC):
     def track(self) -> None:
         """Move the target one Polyak step towards the online weights."""
         polyak_(self._target_flat, self.optimizer.flat, self._polyak)
+
+
+def kappa_advice(kappa: float, spread: float) -> str | None:
+    """What to say against a Huber width that is wide for returns of such a deviation."""
+    if not 0 < WIDE_KAPPA * spread < kappa:
+        return None
+    return (
+        f"--critic.kappa {kappa:g} is large against the spread {spread:.3g} of the returns and "
+        f"smears their law; try --critic.kappa {0.05 * spread:.1g}, or scale the rewards up"
+    )

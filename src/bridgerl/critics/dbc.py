@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bridgerl.bridge.sampler import sample, step_weights, uniform_times
 from bridgerl.bridge.schedule import Constant, Cosine, Linear, Schedule, xi
-from bridgerl.critics.base import Critic, CriticConfig
+from bridgerl.critics.base import Critic, CriticConfig, kappa_advice
 from bridgerl.nn.endpoint import Context, EndpointNet
 from bridgerl.ops.quantile import (
     draw_levels,
@@ -27,8 +27,6 @@ from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
 T_BINS = 5
-WIDE_KAPPA = 0.5
-"""Share of the returns' standard deviation above which kappa is called too wide."""
 
 
 @dataclass(frozen=True)
@@ -89,19 +87,9 @@ class DBCConfig(CriticConfig):
         super().__post_init__()
         for name in ("hidden", "particle"):
             self.require_widths(name)
-        for name in (
-            "n_heads",
-            "n_target",
-            "n_online",
-            "n_actor",
-            "n_rank",
-            "bridge_steps",
-            "n_embed",
-        ):
-            self.require(1 <= getattr(self, name) <= 65536, name, "must be from 1 to 65536")
-        for name in ("kappa", "z_scale", "theta", "theta_min", "theta_max"):
-            ok = 0 < getattr(self, name) < float("inf")
-            self.require(ok, name, "must be positive and finite")
+        self.require_counts("n_heads", "n_target", "n_online", "n_actor", "n_rank")
+        self.require_counts("bridge_steps", "n_embed")
+        self.require_positive("kappa", "z_scale", "theta", "theta_min", "theta_max")
         for name in ("quantile_weight", "anchor_weight"):
             ok = 0 <= getattr(self, name) < float("inf")
             self.require(ok, name, "must be finite and not negative")
@@ -217,13 +205,7 @@ class DBC(Critic):
 
     def advice(self, metrics: Mapping[str, float]) -> str | None:
         """Within kappa the loss is quadratic: a law no wider than that gets expectiles."""
-        kappa, spread = self.config.kappa, metrics["critic/target_spread"]
-        if not 0 < WIDE_KAPPA * spread < kappa:
-            return None
-        return (
-            f"--critic.kappa {kappa:g} is large against the spread {spread:.3g} of the returns and "
-            f"smears their law; try --critic.kappa {0.05 * spread:.1g}, or scale the rewards up"
-        )
+        return kappa_advice(self.config.kappa, metrics["critic/target_spread"])
 
     def _nets(self, *, target: bool) -> list[EndpointNet]:
         nets = self.target if target else self.online

@@ -1,6 +1,5 @@
 """Flow matching as a critic: the toy's opponent, and what value flows are made of."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +8,7 @@ from torch import Tensor, nn
 from bridgerl.critics import Critic, CriticConfig
 from bridgerl.nn.endpoint import CosineEmbedding
 from bridgerl.nn.mlp import MLP
-from bridgerl.ops.quantile import midpoint_levels
+from bridgerl.ops.quantile import normal_quantiles
 from bridgerl.ops.targets import bellman
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
@@ -34,9 +33,8 @@ class FlowConfig(CriticConfig):
         """Refuse settings that cannot be built."""
         super().__post_init__()
         self.require_widths("hidden")
-        for name in ("sampler_steps", "n_draws"):
-            self.require(1 <= getattr(self, name) <= 65536, name, "must be from 1 to 65536")
-        self.require(0 < self.z_scale < math.inf, "z_scale", "must be positive and finite")
+        self.require_counts("sampler_steps", "n_draws")
+        self.require_positive("z_scale")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "Flow":
         """Make the critic for a task."""
@@ -96,8 +94,3 @@ class Flow(Critic):
         for i in range(steps):
             z = z + net(x, z.new_full((1, 1), i / steps), z) / steps
         return self.config.z_scale * z
-
-
-def normal_quantiles(n: int) -> Tensor:
-    """Standard normal quantiles at midpoint levels: (1, n)."""
-    return torch.special.ndtri(midpoint_levels(n).double()).float()[None]

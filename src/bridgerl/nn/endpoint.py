@@ -24,14 +24,14 @@ class Context(NamedTuple):
 
 
 class CosineEmbedding(nn.Module):
-    """ReLU(W cos(pi i u) + b), i = 1 .. n: (...,) -> (..., n)."""
+    """ReLU(W cos(pi i u) + b), i = 1 .. n: (...,) -> (..., width), by default n wide."""
 
     frequencies: Tensor
 
-    def __init__(self, n: int) -> None:
+    def __init__(self, n: int, width: int | None = None) -> None:
         super().__init__()
         self.register_buffer("frequencies", math.pi * torch.arange(1, n + 1), persistent=False)
-        self.project = nn.Linear(n, n)
+        self.project = nn.Linear(n, width or n)
 
     def forward(self, u: Tensor) -> Tensor:
         """Embed every number."""

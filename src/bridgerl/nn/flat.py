@@ -58,6 +58,18 @@ class AdamConfig:
         ok = len(widths) > 0 and all(1 <= n <= 65536 for n in widths)
         self.require(ok, field, "must be one or more widths from 1 to 65536")
 
+    def require_counts(self, *fields: str) -> None:
+        """Refuse numbers of things that cannot be built."""
+        for field in fields:
+            ok = 1 <= getattr(self, field) <= 65536
+            self.require(ok, field, "must be from 1 to 65536")
+
+    def require_positive(self, *fields: str) -> None:
+        """Refuse scales that are no scales."""
+        for field in fields:
+            ok = 0 < getattr(self, field) < float("inf")
+            self.require(ok, field, "must be positive and finite")
+
 
 class GuardedAdam(nn.Module):
     """Adam on a flat vector with a joint norm clip; a non-finite update is skipped.
@@ -84,7 +96,8 @@ class GuardedAdam(nn.Module):
         self.params = list(params)
         self.flat = flatten_(self.params)
         self.flat.grad = torch.zeros_like(self.flat)
-        self._lr, self._eps, self._clip = lr, eps, clip
+        self.lr = lr
+        self._eps, self._clip = eps, clip
         self.register_buffer("exp_avg", torch.zeros_like(self.flat))
         self.register_buffer("exp_avg_sq", torch.zeros_like(self.flat))
         for name in ("steps", "streak", "worst_streak"):
@@ -126,7 +139,7 @@ class GuardedAdam(nn.Module):
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,
-            lr=self._lr,
+            lr=self.lr,
             weight_decay=0.0,
             eps=self._eps,
             maximize=False,

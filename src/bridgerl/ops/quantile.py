@@ -100,3 +100,8 @@ def draw_levels(
 def midpoint_levels(k: int) -> Tensor:
     """(i + 1/2) / k: the levels of a read-out without randomness."""
     return (torch.arange(k) + 0.5) / k
+
+
+def normal_quantiles(n: int) -> Tensor:
+    """Standard normal quantiles at midpoint levels: (1, n)."""
+    return torch.special.ndtri(midpoint_levels(n).double()).float()[None]
