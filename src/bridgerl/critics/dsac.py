@@ -1,0 +1,103 @@
+"""Distributional soft actor-critic, first version (Duan et al. 2021): a Gaussian return."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bridgerl.critics.base import Critic, CriticConfig
+from bridgerl.nn.mlp import MLP
+from bridgerl.ops.targets import bellman
+from bridgerl.streams import Streams
+from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
+
+
+@dataclass(frozen=True)
+class DSACConfig(CriticConfig):
+    """DSAC-v1: one network gives the mean and the deviation of a Gaussian return."""
+
+    hidden: tuple[int, ...] = (256, 256, 256)
+    """Widths of the hidden layers."""
+    draw_clip: float = 3.0
+    """Bound of the standard normal draw behind a target."""
+    td_bound: float = 20.0
+    """Bound of the error that the deviation learns from; it also bounds the deviation."""
+    damping: float = 0.1
+    """Added to the denominators of both gradients; moves step sizes, not the solution."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot be built or learn."""
+        super().__post_init__()
+        self.require_widths("hidden")
+        self.require_positive("draw_clip", "td_bound")
+        ok = 0 <= self.damping < float("inf")
+        self.require(ok, "damping", "must be finite and not negative")
+
+    def build(self, spec: EnvSpec, streams: Streams) -> "DSAC":
+        """Make the critic for a task."""
+        return DSAC(self, spec, streams)
+
+
+class Gaussian(NamedTuple):
+    """A return's mean and standard deviation, (b,) each."""
+
+    mean: Tensor
+    std: Tensor
+
+
+class DSAC(Critic):
+    """Z(s, a) = N(mean, std^2), fitted to one clipped draw of the next state's return."""
+
+    def __init__(self, config: DSACConfig, spec: EnvSpec, streams: Streams) -> None:
+        sizes = (spec.obs_dim + spec.action_dim, *config.hidden, 2)
+        super().__init__(config, MLP(sizes, activation=F.gelu))
+        self.config = config
+        self._draws = streams("return_draws")
+
+    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+        """The surrogate of `gaussian_surrogate` against y = r + discount (z' - entropy cost)."""
+        c = self.config
+        with torch.no_grad():
+            after = self._law(batch.next_obs, boot.action, target=True)
+            draw = torch.randn(after.mean.shape, generator=self._draws, device=after.mean.device)
+            z = torch.addcmul(after.mean, draw.clamp_(-c.draw_clip, c.draw_clip), after.std)
+            y = bellman(batch, boot, z[:, None])[:, 0]
+        law = self._law(batch.obs, batch.action)
+        loss = gaussian_surrogate(law, y, bound=c.td_bound, damping=c.damping).mean()
+        return loss, {
+            "critic/q": law.mean.detach().mean(),
+            "critic/std": law.std.detach().mean(),
+            "critic/target": y.mean(),
+        }
+
+    def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """The mean: (b,)."""
+        return self._law(obs, action, target=target).mean
+
+    def quantiles(
+        self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
+    ) -> Tensor:
+        """Mean + std * normal quantile: tau (b or 1, k) -> (b, k)."""
+        with torch.no_grad():
+            law = self._law(obs, action, target=target)
+            return law.mean[:, None] + law.std[:, None] * torch.special.ndtri(tau.to(obs))
+
+    def _law(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Gaussian:
+        net = self.target if target else self.online
+        mean, raw = net(torch.cat([obs, action], -1)).unbind(-1)
+        return Gaussian(mean, F.softplus(raw))
+
+
+def gaussian_surrogate(law: Gaussian, y: Tensor, *, bound: float, damping: float) -> Tensor:
+    """A loss per row whose gradient is the Gaussian likelihood's, its denominators damped.
+
+    The mean learns from y, the deviation from y within `bound` of the mean: (b,).
+    """
+    mean, std = law.mean.detach(), law.std.detach()
+    error = y - mean
+    near = error.clamp(-bound, bound)
+    to_mean = error / (std.square() + damping)
+    to_std = (near.square() - std.square()) / (std.pow(3) + damping)
+    return -to_mean * law.mean - to_std * law.std

@@ -1,0 +1,96 @@
+"""Truncated quantile critics (Kuznetsov et al. 2020): fixed levels, the largest targets dropped."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bridgerl.critics.base import Critic, CriticConfig, kappa_advice
+from bridgerl.nn.mlp import Heads
+from bridgerl.ops.quantile import midpoint_levels, quantile_huber_sorted, sample_quantile
+from bridgerl.ops.targets import bellman, drop_top
+from bridgerl.streams import Streams
+from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
+
+
+@dataclass(frozen=True)
+class TQCConfig(CriticConfig):
+    """Truncated quantile critics: atoms at fixed levels, pooled over networks and truncated."""
+
+    hidden: tuple[int, ...] = (512, 512, 512)
+    """Widths of the hidden layers."""
+    n_heads: int = 2
+    """Independent networks; TQC's authors use 5."""
+    n_atoms: int = 25
+    """Atoms per network."""
+    drop: float = 2 / 25
+    """Share of the pooled target atoms to drop from the top; the default is the median of the
+    paper's tasks, for tasks that no preset names."""
+    kappa: float = 1.0
+    """Width of the Huber parabola, in units of the return."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot be built or leave nothing to learn from."""
+        super().__post_init__()
+        self.require_widths("hidden")
+        self.require_counts("n_heads", "n_atoms")
+        self.require_positive("kappa")
+        self.require(0 <= self.drop < 1, "drop", "must be in [0, 1)")
+        pooled = self.n_heads * self.n_atoms
+        self.require(self.n_drop < pooled, "drop", f"leaves none of {pooled} target atoms")
+
+    @property
+    def n_drop(self) -> int:
+        """Target atoms to drop, of those of all networks."""
+        return round(self.drop * self.n_heads * self.n_atoms)
+
+    def build(self, spec: EnvSpec, streams: Streams) -> "TQC":
+        """Make the critic for a task; it draws nothing at random while training."""
+        return TQC(self, spec)
+
+
+class TQC(Critic):
+    """Z(s, a) is a mixture of h k atoms; a network's atom i regresses on level (i + 1/2) / k."""
+
+    levels: Tensor
+
+    def __init__(self, config: TQCConfig, spec: EnvSpec) -> None:
+        sizes = (spec.obs_dim + spec.action_dim, *config.hidden, config.n_atoms)
+        super().__init__(config, Heads(config.n_heads, sizes))
+        self.config = config
+        self.register_buffer("levels", midpoint_levels(config.n_atoms), persistent=False)
+
+    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+        """Quantile-Huber loss, mean over transitions, networks, atoms and kept targets."""
+        with torch.no_grad():
+            atoms = self._atoms(batch.next_obs, boot.action, target=True)
+            y = bellman(batch, boot, drop_top(atoms, self.config.n_drop))
+        pred = self._atoms(batch.obs, batch.action)
+        loss = quantile_huber_sorted(pred, y, self.levels, self.config.kappa).mean()
+        return loss, {
+            "critic/q": pred.detach().mean(),
+            "critic/target": y.mean(),
+            "critic/target_spread": y.std(correction=0),
+        }
+
+    def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """Mean of all atoms, none dropped: (b,)."""
+        return self._atoms(obs, action, target=target).mean((1, 2))
+
+    def quantiles(
+        self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
+    ) -> Tensor:
+        """Quantiles of the pooled atoms, a staircase in tau (b or 1, k): (b, k)."""
+        with torch.no_grad():
+            atoms = drop_top(self._atoms(obs, action, target=target), 0)
+            return sample_quantile(atoms, tau.to(obs))
+
+    def advice(self, metrics: Mapping[str, float]) -> str | None:
+        """Within kappa the loss is quadratic: a law no wider than that gets expectiles."""
+        return kappa_advice(self.config.kappa, metrics["critic/target_spread"])
+
+    def _atoms(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """Every network's atoms: (b, h, k)."""
+        net = self.target if target else self.online
+        return net(torch.cat([obs, action], -1))

@@ -1,0 +1,156 @@
+"""Value diffusion (VDRL): returns are drawn by denoising, conditioned on state and action.
+
+Neither code nor text of its authors was at hand; DECISIONS.md tells what is a reconstruction.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from bridgerl.critics.base import Critic, CriticConfig
+from bridgerl.critics.bounds import ReturnBounds
+from bridgerl.nn.denoiser import Denoiser
+from bridgerl.ops.diffusion import Diffusion
+from bridgerl.ops.quantile import sample_quantile
+from bridgerl.ops.targets import bellman
+from bridgerl.streams import Streams
+from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
+
+READ_SEED = 0
+"""Seed of the noise behind read-outs: the same for every state, action and call."""
+READ_SAMPLES = 256
+"""Samples behind `quantiles`."""
+
+
+@dataclass(frozen=True)
+class VDRLConfig(CriticConfig):
+    """Value diffusion: a denoiser of returns, trained by the variational loss."""
+
+    adam_eps: float = 1e-8
+    """Adam epsilon."""
+    hidden: tuple[int, ...] = (256, 256, 256)
+    """Widths of the hidden layers."""
+    n_heads: int = 2
+    """Independent denoisers that share their noise."""
+    diffusion_steps: int = 20
+    """Steps T from noise to return."""
+    n_target: int = 10
+    """Returns drawn per head for the target."""
+    n_actor: int = 5
+    """Returns drawn per head for the value the actor climbs."""
+    n_rank: int = 5
+    """Returns, of fixed noise, for the value that ranks candidate actions."""
+    n_embed: int = 16
+    """Sinusoids in the embedding of a step."""
+    z_scale: float = 1.0
+    """Returns are divided by this inside the diffusion."""
+    bounded: bool = False
+    """Keep returns within what the rewards seen so far allow, at every denoising step."""
+    selection: Literal["min", "head"] = "min"
+    """Which returns count: the smaller head's sample by sample, or all of the head with the
+    smaller mean."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot be built."""
+        super().__post_init__()
+        self.require_widths("hidden")
+        self.require_counts("n_heads", "diffusion_steps", "n_target", "n_actor", "n_rank")
+        self.require_counts("n_embed")
+        self.require(self.n_embed % 2 == 0, "n_embed", "must be even")
+        self.require_positive("z_scale")
+
+    def build(self, spec: EnvSpec, streams: Streams) -> "VDRL":
+        """Make the critic for a task."""
+        return VDRL(self, spec, streams)
+
+
+class VDRL(Critic):
+    """Z(s, a) is what T denoising steps make of Gaussian noise, the smaller of the heads'."""
+
+    def __init__(self, config: VDRLConfig, spec: EnvSpec, streams: Streams) -> None:
+        nets = nn.ModuleList(
+            Denoiser(
+                1,
+                spec.obs_dim + spec.action_dim,
+                config.hidden,
+                steps=config.diffusion_steps,
+                n_embed=config.n_embed,
+                embed_hidden=2 * config.n_embed,
+            )
+            for _ in range(config.n_heads)
+        )
+        super().__init__(config, nets)
+        self.config = config
+        self.diffusion = Diffusion(config.diffusion_steps)
+        self.bounds = ReturnBounds()
+        self._target_draws, self._actor_draws = streams("target_draws"), streams("actor_draws")
+        self._diffuse_draws = streams("diffuse_draws")
+
+    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+        """Squared error of the predicted noise: sum over heads, mean over targets and rows."""
+        c, b = self.config, len(batch.reward)
+        with torch.no_grad():
+            if c.bounded:
+                self.bounds.widen(batch, boot)
+            noise = self._noise(b, c.n_target, self._target_draws)
+            y = bellman(batch, boot, self._draw(batch.next_obs, boot.action, noise, target=True))
+            g, shape, device = self._diffuse_draws, y.shape, y.device
+            k = torch.randint(c.diffusion_steps, shape, generator=g, device=device)
+            eps = torch.randn((*shape, 1), generator=g, device=device)
+            x = self.diffusion.diffuse(y[..., None] / c.z_scale, eps, k)
+        condition = torch.cat([batch.obs, batch.action], -1)
+        errors = [eps - net(net.begin(condition), k, x) for net in self._nets(target=False)]
+        loss = torch.stack(errors).square().mean((1, 2, 3)).sum()
+        return loss, {"critic/target": y.mean(), "critic/target_spread": y.std(correction=0)}
+
+    def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """Mean of a few returns, with a graph through all T steps: (b,)."""
+        noise = self._noise(len(obs), self.config.n_actor, self._actor_draws)
+        return self._draw(obs, action, noise, target=target).mean(1)
+
+    def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """Mean of returns whose noise is the same for every candidate: (b,)."""
+        with torch.no_grad():
+            return self.particles(obs, action, self.config.n_rank, target=target).mean(1)
+
+    def particles(self, obs: Tensor, action: Tensor, n: int, *, target: bool = False) -> Tensor:
+        """N equally likely returns: (b, n)."""
+        generator = torch.Generator(obs.device).manual_seed(READ_SEED)
+        with torch.no_grad():
+            return self._draw(obs, action, self._noise(1, n, generator), target=target)
+
+    def quantiles(
+        self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
+    ) -> Tensor:
+        """Sample quantiles of particles: tau (b or 1, k) -> (b, k)."""
+        z = self.particles(obs, action, READ_SAMPLES, target=target).sort(-1).values
+        return sample_quantile(z, tau.to(obs))
+
+    def _nets(self, *, target: bool) -> list[Denoiser]:
+        nets = self.target if target else self.online
+        return list(nets.children())  # pyright: ignore[reportReturnType]
+
+    def _noise(self, b: int, n: int, generator: torch.Generator) -> Tensor:
+        """Start and steps of n walks: (T, b, n, 1)."""
+        shape = (self.config.diffusion_steps, b, n, 1)
+        return torch.randn(shape, generator=generator, device=self.diffusion.signal.device)
+
+    def _draw(self, obs: Tensor, action: Tensor, noise: Tensor, *, target: bool) -> Tensor:
+        """Returns of noise (T, b or 1, n, 1) that all heads share: (b, n)."""
+        c = torch.cat([obs, action], -1)
+        noise = noise.expand(-1, len(c), -1, -1)
+        low, high = self.bounds.limits()
+        limits = (low / self.config.z_scale, high / self.config.z_scale)
+
+        def walk(net: Denoiser) -> Tensor:
+            condition = net.begin(c)
+            predict = lambda x, k: net(condition, k, x)  # noqa: E731
+            return self.diffusion.denoise(predict, noise, limits=limits)[..., 0]
+
+        z = self.config.z_scale * torch.stack([walk(net) for net in self._nets(target=target)], 1)
+        if self.config.selection == "min":
+            return z.amin(1)
+        smaller = z.mean(2).argmin(1)
+        return z[torch.arange(len(z), device=z.device), smaller]

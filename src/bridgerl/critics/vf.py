@@ -1,0 +1,202 @@
+"""Value flows: a velocity field carries Gaussian noise to the return, backed up as a whole.
+
+Two losses: the straight path to a bootstrapped return, and the next state's velocity moved by
+the Bellman map. As published the second is not discounted; see `discounted_velocity`.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from bridgerl.critics.base import Critic, CriticConfig
+from bridgerl.critics.bounds import ReturnBounds
+from bridgerl.ops.targets import bellman
+from bridgerl.streams import Streams
+from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
+
+LAYER_NORM_EPS = 1e-6
+
+
+@dataclass(frozen=True)
+class VFConfig(CriticConfig):
+    """Value flows: flow matching along the Bellman backup."""
+
+    hidden: tuple[int, ...] = (512, 512, 512, 512)
+    """Widths of the hidden layers."""
+    n_heads: int = 2
+    """Independent velocity fields; targets average over them."""
+    flow_steps: int = 10
+    """Euler steps from noise to return."""
+    path_weight: float = 1.0
+    """Weight of the straight-path loss (BCFM), which holds the value."""
+    velocity_weight: float = 1.0
+    """Weight of the next state's velocity (DCFM)."""
+    discounted_velocity: bool = False
+    """Discount the next state's velocity, as the Bellman map does; the authors' code does not."""
+    masked_velocity: bool = False
+    """Leave terminal transitions out of the velocity loss; the authors' code does not."""
+    confidence: float | None = 0.3
+    """Temperature of the weight that trusts wide returns more; None weighs all alike."""
+    bounded: bool = True
+    """Keep returns within what the rewards seen so far allow."""
+    z_scale: float = 1.0
+    """Returns are divided by this inside the flow, so that noise of size 1 is not lost in them."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that cannot be built or hold no value."""
+        super().__post_init__()
+        self.require_widths("hidden")
+        self.require_counts("n_heads", "flow_steps")
+        self.require_positive("path_weight", "z_scale")
+        ok = 0 <= self.velocity_weight < float("inf")
+        self.require(ok, "velocity_weight", "must be finite and not negative")
+        ok = self.confidence is None or 0 < self.confidence < float("inf")
+        self.require(ok, "confidence", "must be positive and finite, or None")
+
+    def build(self, spec: EnvSpec, streams: Streams) -> "VF":
+        """Make the critic for a task."""
+        return VF(self, spec, streams)
+
+
+class Velocity(nn.Module):
+    """An MLP on [z, t, s, a], layer norm after each activation, its first layer split by input."""
+
+    def __init__(self, n_inputs: int, hidden: tuple[int, ...]) -> None:
+        super().__init__()
+        self.first = nn.Linear(2 + n_inputs, hidden[0])
+        layers: list[nn.Module] = []
+        for a, b in pairwise((*hidden, 1)):
+            layers += [nn.ReLU(), nn.LayerNorm(a, LAYER_NORM_EPS), nn.Linear(a, b)]
+        self.rest = nn.Sequential(*layers)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+
+    def begin(self, x: Tensor) -> Tensor:
+        """The first layer's share of x (b, i): (b, 1, width)."""
+        return torch.addmm(self.first.bias, x, self.first.weight[:, 2:].t())[:, None]
+
+    def forward(self, base: Tensor, t: Tensor, z: Tensor) -> Tensor:
+        """Velocities of z (b, n) at times t (b or 1, n or 1): (b, n)."""
+        w_z, w_t = self.first.weight[:, 0], self.first.weight[:, 1]
+        return self.rest(base + z[..., None] * w_z + t[..., None] * w_t)[..., 0]
+
+
+class VF(Critic):
+    """Z(s, a) is where the flow dz/dt = v(z, t, s, a) carries N(0, 1) from t = 0 to 1."""
+
+    def __init__(self, config: VFConfig, spec: EnvSpec, streams: Streams) -> None:
+        n_inputs = spec.obs_dim + spec.action_dim
+        nets = nn.ModuleList(Velocity(n_inputs, config.hidden) for _ in range(config.n_heads))
+        super().__init__(config, nets)
+        self.config = config
+        self.bounds = ReturnBounds()
+        self._noise, self._times = streams("flow_noise"), streams("flow_time")
+        self._actor_noise = streams("actor_noise")
+
+    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+        """Mean of confidence * sum over heads of (path_weight path + velocity_weight velocity)."""
+        c, b = self.config, len(batch.reward)
+        with torch.no_grad():
+            eps = self._normal(b)
+            if c.bounded:
+                self.bounds.widen(batch, boot)
+            t = torch.rand((b, 1), generator=self._times, device=eps.device)
+            # One solve to the end and one to time t, from the same noise.
+            ends = torch.cat([torch.ones_like(t), t], 1)
+            after = torch.cat([batch.next_obs, boot.action], -1)
+            z = self._flow(after, eps.expand(-1, 2), ends, target=True).mean(1)
+            velocity = self._velocities(after, t, z[:, 1:], target=True).mean(1)
+            if c.discounted_velocity:
+                velocity = batch.discount[:, None] * velocity
+            y, y_t = (bellman(batch, boot, c.z_scale * z) / c.z_scale).split(1, 1)
+        x = torch.cat([batch.obs, batch.action], -1)
+        # Both losses look at the same heads: two points per transition.
+        points = torch.cat([torch.lerp(eps, y, t), y_t], 1)
+        v = self._velocities(x, t, points, target=False)
+        path = (v[..., :1] - (y - eps)[:, None]).square().sum((1, 2))
+        follow = (v[..., 1:] - velocity[:, None]).square().sum((1, 2))
+        if c.masked_velocity:
+            follow = follow * (batch.discount > 0)
+        weight = self._confidence(x)
+        loss = (weight * (c.path_weight * path + c.velocity_weight * follow)).mean()
+        low, high = self._limits()
+        return loss, {
+            "critic/path_loss": path.detach().mean(),
+            "critic/velocity_loss": follow.detach().mean(),
+            "critic/target": c.z_scale * y.mean(),
+            "critic/confidence": weight.mean(),
+            "critic/clipped": ((z[:, :1] <= low) | (z[:, :1] >= high)).float().mean(),
+        }
+
+    def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """One step from random noise to the end, eps + v(eps, 0), mean over heads: (b,)."""
+        return self._one_step(obs, action, self._normal(len(obs), self._actor_noise), target)
+
+    def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        """The same from eps = 0 for every candidate: (b,)."""
+        return self._one_step(obs, action, obs.new_zeros(len(obs), 1), target)
+
+    def quantiles(
+        self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
+    ) -> Tensor:
+        """Where the flow carries the normal quantiles, as it keeps order: (b, k)."""
+        x = torch.cat([obs, action], -1)
+        eps = torch.special.ndtri(tau.to(obs)).expand(len(x), -1)
+        with torch.no_grad():
+            z = self._flow(x, eps, torch.ones_like(eps[:1, :1]), target=target).mean(1)
+            return self.config.z_scale * z
+
+    def _one_step(self, obs: Tensor, action: Tensor, eps: Tensor, target: bool) -> Tensor:
+        x = torch.cat([obs, action], -1)
+        v = self._velocities(x, eps.new_zeros(1, 1), eps, target=target)
+        z = torch.clamp((eps[:, None] + v).mean(1)[:, 0], *self._limits())
+        return self.config.z_scale * z
+
+    def _nets(self, *, target: bool) -> list[Velocity]:
+        nets = self.target if target else self.online
+        return list(nets.children())  # pyright: ignore[reportReturnType]
+
+    def _velocities(self, x: Tensor, t: Tensor, z: Tensor, *, target: bool) -> Tensor:
+        """Every head's velocity of z (b, n): (b, h, n)."""
+        return torch.stack([net(net.begin(x), t, z) for net in self._nets(target=target)], 1)
+
+    def _flow(self, x: Tensor, eps: Tensor, ends: Tensor, *, target: bool) -> Tensor:
+        """Every head's Euler solve from noise (b, n) at 0 to the times `ends`: (b, h, n)."""
+        return torch.stack([self._solve(n, x, eps, ends) for n in self._nets(target=target)], 1)
+
+    def _solve(self, net: Velocity, x: Tensor, eps: Tensor, ends: Tensor) -> Tensor:
+        base, z, dt = net.begin(x), eps, ends / self.config.flow_steps
+        limits = self._limits()
+        for k in range(self.config.flow_steps):
+            z = z + dt * net(base, k * dt, z)
+            # The sensitivity of the solve is that of its steps: bounding hides none of it.
+            z = z + (torch.clamp(z, *limits) - z).detach()
+        return z
+
+    def _confidence(self, x: Tensor) -> Tensor:
+        """sigmoid(-temperature / std) + 1/2, std = |dz_1 / deps| of the target flow: (b,)."""
+        if self.config.confidence is None:
+            return x.new_ones(len(x))
+        eps = self._normal(len(x))
+        spreads = []
+        for net in self._nets(target=True):
+            start = eps.clone().requires_grad_()
+            with torch.enable_grad():
+                end = self._solve(net, x, start, torch.ones_like(eps[:1]))
+            spreads.append(torch.autograd.grad(end.sum(), start)[0].abs())
+        std = torch.cat(spreads, 1).mean(1)
+        return torch.sigmoid(-self.config.confidence / std) + 0.5
+
+    def _normal(self, b: int, generator: torch.Generator | None = None) -> Tensor:
+        """Standard normal noise: (b, 1)."""
+        device = self.bounds.discount.device
+        return torch.randn((b, 1), generator=generator or self._noise, device=device)
+
+    def _limits(self) -> tuple[Tensor, Tensor]:
+        """What returns / z_scale are kept within, 0-d."""
+        low, high = self.bounds.limits()
+        return low / self.config.z_scale, high / self.config.z_scale
