@@ -1,7 +1,7 @@
 """Distributional critics for continuous control."""
 
 from bridgerl.actors import ACTORS
-from bridgerl.agent import Agent, build_agent
+from bridgerl.agent import Agent, build_agent, build_critic
 from bridgerl.config import RunConfig
 from bridgerl.critics import CRITICS
 from bridgerl.errors import BridgeError
@@ -26,6 +26,7 @@ __all__ = [
     "Streams",
     "__version__",
     "build_agent",
+    "build_critic",
     "load_agent",
     "resolve",
     "train",

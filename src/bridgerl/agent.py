@@ -1,5 +1,7 @@
 """One actor and one critic; the only place that knows in which order they learn."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -9,6 +11,7 @@ from torch import nn
 
 from bridgerl.actors import Actor, ActorConfig
 from bridgerl.critics import Critic, CriticConfig
+from bridgerl.presets import resolve
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.types import Batch, EnvSpec, Metrics
 
@@ -25,6 +28,7 @@ class Agent(nn.Module):
         self.updates = 0
         self._actor_every = actor_every
         self._target_every = target_every
+        self._actor_q = critic.q if actor.climbs else critic.q_rank
         self._target_q = partial(critic.q_rank, target=True)
         self.device = next(actor.parameters()).device
 
@@ -42,7 +46,7 @@ class Agent(nn.Module):
         metrics = self.critic.update(batch, boot)
         self.updates += 1
         if self.updates % self._actor_every == 0:
-            metrics |= self.actor.update(batch, self.critic.q)
+            metrics |= self.actor.update(batch, self._actor_q)
         if self.updates % self._target_every == 0:
             self.critic.track()
         return metrics
@@ -63,17 +67,26 @@ class Agent(nn.Module):
 
 def build_agent(actor: ActorConfig, critic: CriticConfig, spec: EnvSpec, streams: Streams) -> Agent:
     """Turn two configs into an agent; a critic starts the same whatever the actor."""
-
-    def seed(part: str) -> None:
-        torch.manual_seed(derive_seed(streams.seed, "weights", part))
-
-    device = torch.device(streams.device)
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices), device:
-        seed("actor")
+    with _initial_weights("actor", streams):
         built_actor = actor.build(spec, streams)
-        seed("critic")
-        built_critic = critic.build(spec, streams)
+    built_critic = build_critic(critic, spec, streams)
     return Agent(
         built_actor, built_critic, actor_every=actor.delay, target_every=critic.target_every
     )
+
+
+def build_critic(critic: CriticConfig | str, spec: EnvSpec, streams: Streams) -> Critic:
+    """A critic for any loop, from its config or from its name in the preset `lite`."""
+    config = resolve(spec.env_id, critic=critic).critic if isinstance(critic, str) else critic
+    with _initial_weights("critic", streams):
+        return config.build(spec, streams)
+
+
+@contextmanager
+def _initial_weights(part: str, streams: Streams) -> Iterator[None]:
+    """Build on the streams' device, from a seed of its own that no other draw can disturb."""
+    device = torch.device(streams.device)
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices), device:
+        torch.manual_seed(derive_seed(streams.seed, "weights", part))
+        yield

@@ -37,6 +37,9 @@ class ActorConfig(AdamConfig, ABC):
 class Actor(nn.Module, ABC):
     """A policy over actions in [-1, 1]. Authors write `act`, `bootstrap` and `loss`."""
 
+    climbs: ClassVar[bool] = True
+    """Whether the loss differentiates q in the action; otherwise it only ranks actions by it."""
+
     def __init__(self, config: ActorConfig, net: nn.Module) -> None:
         super().__init__()
         self.net = net
