@@ -4,6 +4,7 @@ import dataclasses
 import math
 import re
 import types
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -172,7 +173,7 @@ class RunConfig:
         return self.out / env / setting / f"seed{self.seed}"
 
 
-def _name_of(config: object, table: dict[str, Any]) -> str:
+def _name_of(config: object, table: Mapping[str, Any]) -> str:
     for name, cls in table.items():
         if cls is type(config):
             return name
@@ -217,17 +218,18 @@ def decode(data: object) -> RunConfig:
     if not isinstance(data, dict):
         raise UserError("config must be a JSON object")
     data = dict(data)
-    tables: dict[str, dict[str, Any]] = {"actor": dict(ACTORS), "critic": dict(CRITICS)}
+    tables: dict[str, Mapping[str, Any]] = {"actor": ACTORS, "critic": CRITICS}
     for part, table in tables.items():
         value = data.get(part)
         if not isinstance(value, dict) or not isinstance(value.get("type"), str):
             raise UserError(f"config field {part} must be an object with a type")
         value = dict(value)
-        data[part] = _decode(choose(part, value.pop("type"), table), value, part)
-    return _decode(RunConfig, data, "config")
+        data[part] = decode_fields(choose(part, value.pop("type"), table), value, part)
+    return decode_fields(RunConfig, data, "config")
 
 
-def _decode(cls: type[C], data: dict[str, Any], where: str) -> C:
+def decode_fields(cls: type[C], data: dict[str, Any], where: str) -> C:
+    """Build a dataclass from JSON values: exactly its fields, each of its annotated type."""
     hints = get_type_hints(cls)
     names = {f.name for f in dataclasses.fields(cls)}  # pyright: ignore[reportArgumentType]
     if set(data) != names:
@@ -248,7 +250,7 @@ def _decode_value(hint: Any, value: Any, where: str) -> Any:
     if origin is Literal and value in args:
         return value
     if dataclasses.is_dataclass(hint) and isinstance(value, dict):
-        return _decode(hint, value, where)  # pyright: ignore[reportArgumentType]
+        return decode_fields(hint, value, where)  # pyright: ignore[reportArgumentType]
     return _decode_scalar(hint, value, where)
 
 

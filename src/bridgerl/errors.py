@@ -1,7 +1,7 @@
 """Failures a user can act on; the command line prints the one line and exits with the code."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-def choose(kind: str, name: str, table: dict[str, T]) -> T:
+def choose(kind: str, name: str, table: Mapping[str, T]) -> T:
     """Look a name up in a registry, or refuse with the nearest one."""
     if name not in table:
         known = ", ".join(table)

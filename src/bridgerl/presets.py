@@ -18,7 +18,38 @@ PRESETS: dict[str, Overrides] = {
     # What a person runs on a CPU.
     "lite": {
         "actor": {"hidden": (256, 256)},
+        "actor.qvpo": {
+            "hidden": (128, 128),
+            "diffusion_steps": 10,
+            "n_train": 8,
+            "n_play": 8,
+            "n_uniform": 4,
+        },
         "critic.cdq": {"hidden": (256, 256)},
+        "critic.dsac": {"hidden": (256, 256)},
+        "critic.iqn": {
+            "hidden": (128, 128),
+            "merged": (128,),
+            "n_target": 16,
+            "n_online": 16,
+            "n_actor": 8,
+        },
+        "critic.tqc": {"hidden": (256, 256)},
+        "critic.vf": {
+            "hidden": (128, 128),
+            "discounted_velocity": True,
+            "masked_velocity": True,
+            "z_scale": 30.0,
+        },
+        "critic.vdrl": {
+            "hidden": (64, 64),
+            "diffusion_steps": 10,
+            "n_target": 4,
+            "n_actor": 2,
+            "n_rank": 2,
+            "z_scale": 100.0,
+            "bounded": True,
+        },
         "critic.dbc": {
             "network": "factored",
             "hidden": (256, 256),
@@ -33,6 +64,7 @@ PRESETS: dict[str, Overrides] = {
         "env.InvertedPendulum-v5": {
             "steps": 30_000,
             "actor": {"lr": 1e-3},
+            "actor.qvpo": {"hidden": (64, 64), "entropy_updates": 30_000},
             "critic": {"lr": 1e-3},
             "train": {"warmup": 1_000},
             "eval": {"every": 1_000},
@@ -40,6 +72,7 @@ PRESETS: dict[str, Overrides] = {
         },
         "env.InvertedDoublePendulum-v5": {
             "steps": 60_000,
+            "actor.qvpo": {"entropy_updates": 60_000},
             "train": {"warmup": 1_000},
             "eval": {"every": 2_000},
             "save": {"every": 10_000},
@@ -47,16 +80,20 @@ PRESETS: dict[str, Overrides] = {
     },
 }
 
-# What holds under every preset: the paper's drop counts d of 128 target atoms. Tasks it does not
-# name get the critic's own default.
+# What holds under every preset: the paper's drop counts d, of DBC's 128 target atoms and TQC's 25.
+# Tasks it does not name get the critic's own default.
 TASKS: dict[str, Overrides] = {
-    "Ant": {"critic.dbc": {"drop": 12 / 128}},
-    "HalfCheetah": {"critic.dbc": {"drop": 0.0}},
-    "Hopper": {"critic.dbc": {"drop": 32 / 128}},
-    "Humanoid": {"critic.dbc": {"drop": 12 / 128}},
-    "Walker2d": {"critic.dbc": {"drop": 14 / 128}},
+    "Ant": {"critic.dbc": {"drop": 12 / 128}, "critic.tqc": {"drop": 2 / 25}},
+    "HalfCheetah": {"critic.dbc": {"drop": 0.0}, "critic.tqc": {"drop": 0.0}},
+    "Hopper": {"critic.dbc": {"drop": 32 / 128}, "critic.tqc": {"drop": 5 / 25}},
+    "Humanoid": {"critic.dbc": {"drop": 12 / 128}, "critic.tqc": {"drop": 2 / 25}},
+    "Walker2d": {"critic.dbc": {"drop": 14 / 128}, "critic.tqc": {"drop": 2 / 25}},
     # Laws are measured without DropTop, in thousands of updates instead of millions.
-    "league": {"critic": {"lr": 1e-3, "polyak": 0.01}, "critic.dbc": {"drop": 0.0}},
+    "league": {
+        "critic": {"lr": 1e-3, "polyak": 0.01},
+        "critic.dbc": {"drop": 0.0},
+        "critic.tqc": {"drop": 0.0},
+    },
 }
 
 PAIRS: dict[tuple[str, str], Overrides] = {

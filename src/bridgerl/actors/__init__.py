@@ -1,12 +1,16 @@
 """The actors by name; a new one is a file beside this and a line below."""
 
 from bridgerl.actors.base import Actor, ActorConfig
-from bridgerl.actors.sac import SACConfig
-from bridgerl.actors.td3 import TD3Config
+from bridgerl.registry import Registry
 
-ACTORS: dict[str, type[ActorConfig]] = {
-    "sac": SACConfig,
-    "td3": TD3Config,
-}
+ACTORS: Registry[ActorConfig] = Registry(
+    ActorConfig,
+    "bridgerl.actors",
+    {
+        "sac": "bridgerl.actors.sac:SACConfig",
+        "td3": "bridgerl.actors.td3:TD3Config",
+        "qvpo": "bridgerl.actors.qvpo:QVPOConfig",
+    },
+)
 
 __all__ = ["ACTORS", "Actor", "ActorConfig"]

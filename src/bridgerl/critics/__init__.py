@@ -1,12 +1,20 @@
 """The critics by name; a new one is a file beside this and a line below."""
 
 from bridgerl.critics.base import Critic, CriticConfig
-from bridgerl.critics.cdq import CDQConfig
-from bridgerl.critics.dbc import DBCConfig
+from bridgerl.registry import Registry
 
-CRITICS: dict[str, type[CriticConfig]] = {
-    "cdq": CDQConfig,
-    "dbc": DBCConfig,
-}
+CRITICS: Registry[CriticConfig] = Registry(
+    CriticConfig,
+    "bridgerl.critics",
+    {
+        "cdq": "bridgerl.critics.cdq:CDQConfig",
+        "dsac": "bridgerl.critics.dsac:DSACConfig",
+        "iqn": "bridgerl.critics.iqn:IQNConfig",
+        "tqc": "bridgerl.critics.tqc:TQCConfig",
+        "vf": "bridgerl.critics.vf:VFConfig",
+        "vdrl": "bridgerl.critics.vdrl:VDRLConfig",
+        "dbc": "bridgerl.critics.dbc:DBCConfig",
+    },
+)
 
 __all__ = ["CRITICS", "Critic", "CriticConfig"]

@@ -24,6 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 from bridgerl import store
+from bridgerl.agent import build_critic
 from bridgerl.critics import CRITICS, Critic, CriticConfig
 from bridgerl.errors import BridgeError, StorageFault, UserError, choose, require
 from bridgerl.flags import HELP, flags_of, parse, refuse_odd_words
@@ -145,9 +146,8 @@ def ablation() -> list[Entrant]:
 def run_cell(cell: Cell) -> dict[str, Any]:
     """Train one critic and measure it; the data depend on problem and seed alone."""
     problem, budget = PROBLEMS[cell.problem], cell.budget
-    with tuned_process(1), torch.random.fork_rng():
-        torch.manual_seed(derive_seed(cell.seed, "critic"))
-        critic = cell.entrant.config.build(problem.spec, Streams(cell.seed))
+    with tuned_process(1):
+        critic = build_critic(cell.entrant.config, problem.spec, Streams(cell.seed))
         rng = np.random.default_rng(derive_seed(cell.seed, "league", cell.problem))
         started = time.perf_counter()
         for update in range(1, budget.updates + 1):

@@ -16,12 +16,14 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from bridgerl.agent import build_critic
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.envs import versions
 from bridgerl.errors import NumericFault, choose, require
-from bridgerl.lab.flow import FlowConfig, normal_quantiles
+from bridgerl.lab.flow import FlowConfig
 from bridgerl.lab.plots import COLORS, TRUTH, panels, save
 from bridgerl.lab.problems import MODES, Array, draw_mixture, mixture_quantile
+from bridgerl.ops.quantile import normal_quantiles
 from bridgerl.presets import resolve
 from bridgerl.runtime import tuned_process
 from bridgerl.streams import Streams, derive_seed
@@ -45,7 +47,7 @@ FIGURES = {
 """What is measured of a law, its head and its format in the table."""
 
 
-ENTRANTS: dict[str, type[CriticConfig]] = {"flow": FlowConfig, **CRITICS}
+ENTRANTS = ("flow", *CRITICS)
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ class ToyConfig:
             require(len(values) > 0, name, values, "needs at least one")
             require(len(set(values)) == len(values), name, values, "names one twice")
         for name in self.critics:
-            choose("critic", name, ENTRANTS)
+            choose("critic", name, dict.fromkeys(ENTRANTS))
         for seed in self.seeds:
             require(0 <= seed < 2**32, "seeds", seed, "must be from 0 to 2**32 - 1")
         counts = ("fit_steps", "iterations", "steps_per_iteration", "batch")
@@ -144,9 +146,7 @@ def run_toy(
 
 def _run(config: ToyConfig, name: str, seed: int, tick: Callable[[], None]) -> dict[str, Any]:
     """One critic with one seed; the draws of Z_0 depend on the seed alone."""
-    with torch.random.fork_rng():
-        torch.manual_seed(derive_seed(seed, "weights", "critic"))
-        critic = config.critic(name).build(EnvSpec("toy", 1, 1), Streams(seed))
+    critic = build_critic(config.critic(name), EnvSpec("toy", 1, 1), Streams(seed))
     rng, b = np.random.default_rng(derive_seed(seed, "toy")), config.batch
     obs, action, zeros = torch.ones(b, 1), torch.zeros(b, 1), torch.zeros(b)
     discounts = torch.full((b,), config.discount)

@@ -1,0 +1,65 @@
+"""Config classes by name: ours, and those that other packages announce by an entry point."""
+
+import warnings
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Registry(MutableMapping[str, type[T]]):
+    """Names to classes, written `module:Class` as in an entry point and loaded when asked for.
+
+    The entry points of other packages join when the registry is first looked at, not earlier:
+    they may import bridgerl, which must then be whole.
+    """
+
+    def __init__(self, kind: type[T], group: str, own: Mapping[str, str]) -> None:
+        self._kind, self._group = kind, group
+        self._entries: dict[str, type[T] | EntryPoint] = {
+            name: EntryPoint(name, value, group) for name, value in own.items()
+        }
+        self._complete = False
+
+    def __getitem__(self, name: str) -> type[T]:
+        entry = self._all()[name]
+        if not isinstance(entry, EntryPoint):
+            return entry
+        found: type[T] = entry.load()
+        self._entries[name] = found
+        return found
+
+    def __setitem__(self, name: str, value: type[T]) -> None:
+        self._entries[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def _all(self) -> dict[str, type[T] | EntryPoint]:
+        if not self._complete:
+            self._complete = True
+            for entry in entry_points(group=self._group):
+                if problem := self._take(entry):
+                    what = f"{self._group} plugin {entry.name} = {entry.value} {problem}"
+                    warnings.warn(f"{what}; it is left out", stacklevel=3)
+        return self._entries
+
+    def _take(self, entry: EntryPoint) -> str | None:
+        """Add a plugin, or say why not: a broken one must not break the program."""
+        if entry.name in self._entries:
+            return "has a name that is taken"
+        try:
+            found = entry.load()
+        except Exception as error:
+            return f"cannot be loaded ({type(error).__name__}: {error})"
+        if not (isinstance(found, type) and issubclass(found, self._kind)):
+            return f"is no {self._kind.__name__}"
+        self._entries[entry.name] = found
+        return None
