@@ -11,6 +11,7 @@ from bridgerl.actors.sac import SAC, SACConfig
 from bridgerl.actors.td3 import TD3, TD3Config
 from bridgerl.agent import Agent, build_agent
 from bridgerl.critics.cdq import CDQ, CDQConfig
+from bridgerl.critics.tqc import TQC, TQCConfig
 from bridgerl.nn.mlp import MLP, Heads
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, EnvSpec
@@ -94,6 +95,47 @@ def test_td3_steps_equal_stable_baselines3(batch: Batch) -> None:
     _all_close(_weights(agent.actor.target_net), _weights(model.actor_target.mu))
 
 
+@pytest.mark.parametrize(("n_heads", "n_drop"), [(2, 2), (5, 5)])
+def test_tqc_steps_equal_sb3_contrib(batch: Batch, n_heads: int, n_drop: int) -> None:
+    contrib = pytest.importorskip("sb3_contrib")
+    heads = {"n_critics": n_heads, "n_quantiles": 25}
+    model = _model(
+        contrib.TQC,
+        policy_kwargs=heads,
+        ent_coef="auto_0.2",
+        top_quantiles_to_drop_per_net=n_drop,
+    )
+    nn.init.constant_(model.actor.log_std.bias, -1.0)  # As under SAC.
+    agent = _agent(
+        SACConfig(hidden=HIDDEN, adam_eps=ADAM_EPS, grad_clip=None, temperature=0.2),
+        TQCConfig(
+            hidden=HIDDEN, adam_eps=ADAM_EPS, grad_clip=None, n_heads=n_heads, drop=n_drop / 25
+        ),
+    )
+    assert isinstance(agent.actor, SAC)
+    assert isinstance(agent.critic, TQC)
+    with torch.no_grad():  # Returns apart, and a target that differs from what it follows.
+        for factor, net in ((2.0, model.critic), (3.0, model.critic_target)):
+            for parameter in net.parameters():
+                parameter.mul_(factor)
+    _copy_critic(agent, model)
+    _set(agent.actor.net, _sac_policy(model))
+    for update in range(2):
+        torch.manual_seed(update)
+        agent.actor._policy_noise.set_state(torch.get_rng_state())
+        torch.randn(B, _spec().action_dim)
+        agent.actor._target_noise.set_state(torch.get_rng_state())
+        torch.manual_seed(update)
+        theirs = _train(model, batch)
+        ours = agent.update(batch)
+        _close(ours["critic/loss"], theirs["train/critic_loss"])
+        _close(ours["actor/loss"], theirs["train/actor_loss"])
+        _close(ours["actor/temperature_loss"], theirs["train/ent_coef_loss"])
+    _close_critics(agent, model)
+    _all_close(_weights(agent.actor.net), _sac_policy(model))
+    _close(agent.actor.temperature.log_value, model.log_ent_coef)
+
+
 def _spec() -> EnvSpec:
     return EnvSpec(ENV, 17, 6)
 
@@ -104,6 +146,7 @@ def _agent(actor: Any, critic: Any) -> Agent:
 
 def _model(algorithm: Any, **settings: Any) -> Any:
     kwargs = {"net_arch": list(HIDDEN), "optimizer_kwargs": {"eps": ADAM_EPS}}
+    kwargs |= settings.get("policy_kwargs", {})
     env = gym.make(ENV)
     settings |= {"policy_kwargs": kwargs, "learning_rate": 3e-4, "device": "cpu", "seed": 3}
     model = algorithm("MlpPolicy", env, **settings)
@@ -150,7 +193,7 @@ def _set(net: nn.Module, values: list[Tensor]) -> None:
 def _copy_critic(agent: Agent, model: Any) -> None:
     pairs = ((agent.critic.online, model.critic), (agent.critic.target, model.critic_target))
     for ours, theirs in pairs:
-        assert isinstance(agent.critic, CDQ)
+        assert isinstance(agent.critic, CDQ | TQC)
         assert isinstance(ours, Heads)
         for mine, other in zip(ours.nets, theirs.q_networks, strict=True):
             _set(mine, _weights(other))

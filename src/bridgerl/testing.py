@@ -1,0 +1,338 @@
+"""The contract that every critic, actor and pair keeps, as pytest tests over the registries.
+
+A package with a critic or an actor of its own registers it by an entry point and tests it by
+`from bridgerl.testing import *` in a test file; `pytest -k NAME` runs the part that concerns it.
+"""
+
+import copy
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from bridgerl import store
+from bridgerl.actors import ACTORS
+from bridgerl.agent import Agent, build_agent
+from bridgerl.config import decode, encode
+from bridgerl.critics import CRITICS, Critic
+from bridgerl.presets import PRESETS, resolve
+from bridgerl.streams import Streams
+from bridgerl.types import Batch, Bootstrap, EnvSpec
+
+SPEC = EnvSpec("contract", 3, 2)
+PAIRS = [(actor, critic) for actor in ACTORS for critic in CRITICS]
+
+for_critics = pytest.mark.parametrize("name", list(CRITICS))
+for_actors = pytest.mark.parametrize("name", list(ACTORS))
+for_pairs = pytest.mark.parametrize(("actor", "critic"), PAIRS)
+
+
+def make_agent(
+    actor: str, critic: str, seed: int = 0, *, streams: Streams | None = None, **values: Any
+) -> Agent:
+    """A pair under the preset `lite`; keywords change the critic's settings."""
+    config = resolve("contract", actor, critic, "lite")
+    changed = dataclasses.replace(config.critic, **values)
+    return build_agent(config.actor, changed, SPEC, streams or Streams(seed))
+
+
+def make_batch(n: int = 64, seed: int = 0, discount: float = 0.99) -> Batch:
+    """Random transitions."""
+    g = torch.Generator().manual_seed(seed)
+    obs, next_obs = torch.randn(n, 3, generator=g), torch.randn(n, 3, generator=g)
+    action = torch.rand(n, 2, generator=g) * 2 - 1
+    return Batch(obs, action, torch.randn(n, generator=g), torch.full((n,), discount), next_obs)
+
+
+def make_boot(n: int = 64) -> Bootstrap:
+    """Random next actions without an entropy cost."""
+    g = torch.Generator().manual_seed(9)
+    return Bootstrap(torch.rand(n, 2, generator=g) * 2 - 1, torch.zeros(n))
+
+
+def self_loop_value(critic: Critic, discount: float, phases: Sequence[tuple[int, float]]) -> float:
+    """What a critic makes of one state that pays 1 and leads to itself; phases of (updates, lr)."""
+    one = torch.ones(16)
+    batch = Batch(torch.ones(16, 3), torch.ones(16, 2), one, discount * one, torch.ones(16, 3))
+    boot = Bootstrap(batch.action, torch.zeros(16))
+    for updates, lr in phases:
+        critic.optimizer.lr = lr
+        for _ in range(updates):
+            critic.update(batch, boot)
+            critic.track()
+    return float(critic.particles(batch.obs[:1], batch.action[:1], 64, target=True).mean())
+
+
+@for_critics
+def test_q_is_one_number_per_row_and_differentiable_in_the_action(name: str) -> None:
+    critic, batch = make_agent("sac", name).critic, make_batch()
+    action = batch.action.clone().requires_grad_()
+    q = critic.q(batch.obs, action)
+    assert q.shape == (64,)
+    (gradient,) = torch.autograd.grad(q.sum(), action)
+    assert gradient.abs().sum(-1).gt(0).all()
+
+
+@for_critics
+def test_ranking_gives_equal_candidates_equal_values(name: str) -> None:
+    critic, batch = make_agent("sac", name).critic, make_batch()
+    critic.update(batch, make_boot())
+    # The same candidate in other company, at another place of the batch.
+    obs, action = batch.obs.flip(0), batch.action.flip(0)
+    for target in (False, True):
+        first, again = (critic.q_rank(batch.obs, batch.action, target=target) for _ in range(2))
+        assert first.shape == (64,)
+        assert torch.equal(first, again)
+        torch.testing.assert_close(first, critic.q_rank(obs, action, target=target).flip(0))
+    online = critic.q_rank(batch.obs, batch.action)
+    assert not torch.equal(online, critic.q_rank(batch.obs, batch.action, target=True))
+
+
+@for_critics
+def test_critic_loss_reaches_every_online_and_no_target_weight(name: str) -> None:
+    critic = make_agent("sac", name).critic
+    loss, metrics = critic.loss(make_batch(), make_boot())
+    assert torch.isfinite(loss)
+    assert all(v.shape == () and not v.requires_grad for v in metrics.values())
+    loss.backward()
+    for key, weight in critic.online.named_parameters():
+        assert weight.grad is not None, key
+        assert weight.grad.any(), key
+    assert all(p.grad is None and not p.requires_grad for p in critic.target.parameters())
+
+
+@for_critics
+def test_target_starts_equal_and_follows_by_polyak(name: str) -> None:
+    critic = make_agent("sac", name, polyak=0.25).critic
+    online, target = list(critic.online.parameters()), list(critic.target.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(online, target, strict=True))
+    before = [p.clone() for p in target]
+    critic.update(make_batch(), make_boot())
+    assert all(torch.equal(a, b) for a, b in zip(before, target, strict=True))
+    critic.track()
+    for old, new, goal in zip(before, target, online, strict=True):
+        torch.testing.assert_close(new, 0.75 * old + 0.25 * goal)
+
+
+@for_critics
+def test_terminal_transitions_ignore_what_comes_after(name: str) -> None:
+    batch, boot = make_batch(discount=0.0), make_boot()
+    other = Bootstrap(-boot.action, boot.entropy_cost + 100)
+    losses = [
+        make_agent("sac", name).critic.loss(b, o)[0]
+        for b, o in ((batch, boot), (batch._replace(next_obs=batch.next_obs + 5), other))
+    ]
+    assert torch.equal(losses[0], losses[1])
+
+
+@for_critics
+def test_entropy_cost_lowers_the_learnt_value(name: str) -> None:
+    def learnt(cost: float) -> Tensor:
+        critic, batch = make_agent("sac", name, lr=3e-3).critic, make_batch()
+        boot = make_boot()._replace(entropy_cost=torch.full((64,), cost))
+        for _ in range(100):
+            critic.update(batch, boot)
+        return critic.q_rank(batch.obs, batch.action).mean()
+
+    assert learnt(5.0) < learnt(0.0) - 1.0
+
+
+@for_critics
+def test_particles_and_quantiles_describe_one_law(name: str) -> None:
+    critic, batch = make_agent("sac", name).critic, make_batch(8)
+    critic.update(batch, make_boot(8))
+    particles = critic.particles(batch.obs, batch.action, 400)
+    # At uneven levels in no order: what lies between them must not matter.
+    tau = torch.rand((1, 400), generator=torch.Generator().manual_seed(0))
+    quantiles = critic.quantiles(batch.obs, batch.action, tau)
+    for law in (particles, quantiles):
+        assert law.shape == (8, 400)
+        assert torch.isfinite(law).all()
+        assert not law.requires_grad
+    apart = (particles.mean(1) - quantiles.mean(1)).abs()
+    assert (apart <= 0.25 * particles.std(1) + 1e-4).all()
+
+
+@for_critics
+@pytest.mark.parametrize(
+    ("discount", "value", "tolerance"), [(0.99, 100.0, 0.15), (0.0, 1.0, 0.03)]
+)
+def test_a_self_loop_with_reward_one_is_worth_the_geometric_sum(
+    name: str, discount: float, value: float, tolerance: float
+) -> None:
+    critic = make_agent("sac", name, polyak=0.5).critic
+    # A loop multiplies every error of a backup, above all what a minimum over heads takes off,
+    # by 1 / (1 - discount): end with small steps, and allow for it.
+    many = 1000 if discount else 200
+    learnt = self_loop_value(critic, discount, [(many, 1e-3), (many, 2e-4), (many, 3e-5)])
+    assert learnt == pytest.approx(value, rel=tolerance)
+
+
+@for_critics
+def test_a_critic_starts_the_same_under_every_actor(name: str) -> None:
+    first, *others = (make_agent(actor, name).critic.optimizer.flat for actor in ACTORS)
+    assert all(torch.equal(first, other) for other in others)
+
+
+@for_actors
+@pytest.mark.parametrize("explore", [True, False])
+def test_actions_stay_in_range_and_repeat_with_their_generator(name: str, explore: bool) -> None:
+    agent = make_agent(name, "cdq")
+    obs = make_batch(512).obs * 10
+    draws = [torch.Generator().manual_seed(seed) for seed in (1, 1, 2)]
+    with torch.no_grad():
+        a, b, c = (
+            agent.actor.act(obs, agent.critic.q_rank, explore=explore, generator=g) for g in draws
+        )
+    assert a.shape == (512, 2)
+    assert a.abs().max() <= 1
+    assert torch.equal(a, b)
+    # A policy that draws while it plays must draw from the generator it is given.
+    assert not explore or not torch.equal(a, c)
+
+
+@for_actors
+def test_bootstrap_is_a_legal_action_with_a_cost_per_row(name: str) -> None:
+    agent = make_agent(name, "cdq")
+    with torch.no_grad():
+        boot = agent.actor.bootstrap(make_batch().next_obs, agent.critic.q_rank)
+    assert boot.action.shape == (64, 2)
+    assert boot.action.abs().max() <= 1
+    assert boot.entropy_cost.shape == (64,)
+
+
+@for_actors
+def test_an_actor_climbs_a_known_value(name: str) -> None:
+    agent, batch = make_agent(name, "cdq"), make_batch()
+
+    def known(obs: Tensor, action: Tensor) -> Tensor:
+        return -50 * (action - 0.5).square().sum(-1)
+
+    for _ in range(600):
+        agent.actor.update(batch, known)
+    action = agent.actor.act(batch.obs, known, explore=False, generator=torch.Generator())
+    assert (action - 0.5).abs().mean() < 0.1
+
+
+@for_pairs
+def test_a_config_survives_its_json(actor: str, critic: str) -> None:
+    for preset in PRESETS:
+        config = resolve("Hopper-v5", actor, critic, preset)
+        assert decode(json.loads(json.dumps(encode(config)))) == config
+
+
+@for_pairs
+def test_playing_touches_no_training_randomness(actor: str, critic: str) -> None:
+    streams = Streams(0)
+    agent, batch = make_agent(actor, critic, streams=streams), make_batch(8)
+    agent.update(batch)
+    before = streams.state()
+    everywhere = torch.get_rng_state()
+    for explore in (True, False):
+        agent.act(batch.obs[0].numpy(), explore=explore, generator=torch.Generator())
+    agent.critic.particles(batch.obs, batch.action, 4)
+    agent.critic.quantiles(batch.obs, batch.action, torch.tensor([[0.5]]))
+    assert all(torch.equal(before[k], v) for k, v in streams.state().items())
+    assert torch.equal(everywhere, torch.get_rng_state())
+
+
+@for_pairs
+def test_training_draws_from_named_streams_alone(actor: str, critic: str) -> None:
+    agent, batch = make_agent(actor, critic), make_batch(8)
+    everywhere = torch.get_rng_state()
+    agent.update(batch)
+    agent.update(batch)
+    assert torch.equal(everywhere, torch.get_rng_state())
+
+
+@for_pairs
+def test_bootstrap_values_come_from_the_target_network(actor: str, critic: str) -> None:
+    agent, batch = make_agent(actor, critic), make_batch()
+    with torch.no_grad():
+        before = agent._target_q(batch.obs, batch.action)
+        agent.critic.optimizer.flat.mul_(0.5)
+        assert torch.equal(before, agent._target_q(batch.obs, batch.action))
+        agent.critic._target_flat.mul_(0.5)
+        assert not torch.equal(before, agent._target_q(batch.obs, batch.action))
+
+
+@for_pairs
+def test_an_agent_refuses_to_be_copied_or_moved_apart_from_its_flat_weights(
+    actor: str, critic: str
+) -> None:
+    agent = make_agent(actor, critic)
+    with pytest.raises(TypeError, match="load_state_dict"):
+        copy.deepcopy(agent)
+    with pytest.raises(TypeError, match="built with"):
+        agent.double()
+
+
+@for_pairs
+def test_actor_update_moves_the_policy_and_leaves_the_critic_alone(actor: str, critic: str) -> None:
+    agent, batch = make_agent(actor, critic), make_batch(16)
+    policy = agent.actor.optimizer.flat.clone()
+    value = {k: v.clone() for k, v in agent.critic.state_dict().items()}
+    metrics = agent.actor.update(batch, agent._actor_q)
+    assert all(v.shape == () and not v.requires_grad for v in metrics.values())
+    assert not torch.equal(policy, agent.actor.optimizer.flat)
+    for key, tensor in agent.critic.state_dict().items():
+        assert torch.equal(tensor, value[key]), key
+    assert all(p.grad is None for p in agent.critic.parameters())
+
+
+@for_pairs
+def test_equal_seeds_learn_equal_bits_and_other_seeds_do_not(actor: str, critic: str) -> None:
+    states = []
+    for seed in (0, 0, 1):
+        agent = make_agent(actor, critic, seed)
+        for step in range(3):
+            agent.update(make_batch(8, seed=step))
+        states.append(agent.state_dict())
+    flat = [torch.cat([v.reshape(-1) for k, v in s.items() if "weight" in k]) for s in states]
+    assert all(torch.equal(states[0][k], states[1][k]) for k in states[0])
+    assert not torch.equal(flat[0], flat[2])
+
+
+@for_pairs
+def test_300_updates_are_bit_equal_with_a_save_and_load_in_between(actor: str, critic: str) -> None:
+    def learn(agent: Agent, updates: range) -> None:
+        for step in updates:
+            agent.update(make_batch(4, seed=step))
+
+    streams = Streams(0)
+    agent = make_agent(actor, critic, streams=streams)
+    learn(agent, range(150))
+    saved = store.unpack(store.pack(agent.state_dict()), "agent")
+    draws = store.unpack(store.pack(streams.state()), "streams")
+
+    later = Streams(123)
+    other = make_agent(actor, critic, streams=later)
+    other.load_state_dict(saved)
+    later.load(draws)
+    for each in (agent, other):
+        learn(each, range(150, 300))
+    assert agent.updates == other.updates == 300
+    for key, tensor in agent.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[key]), key
+
+
+@for_pairs
+def test_a_one_step_bandit_is_solved(actor: str, critic: str) -> None:
+    """Reward 10 - 20 |a - 0.5|^2, then the end: the policy has to find 0.5 through the critic."""
+    config = resolve("contract", actor, critic, "lite")
+    policy = dataclasses.replace(config.actor, lr=2e-3)
+    value = dataclasses.replace(config.critic, lr=2e-3)
+    agent = build_agent(policy, value, SPEC, Streams(0))
+    for step in range(500):
+        batch = make_batch(64, seed=step, discount=0.0)
+        agent.update(batch._replace(reward=10 - 20 * (batch.action - 0.5).square().sum(-1)))
+    obs = make_batch(64, seed=999).obs
+    with torch.no_grad():
+        rank, draws = agent.critic.q_rank, torch.Generator().manual_seed(0)
+        action = agent.actor.act(obs, rank, explore=False, generator=draws)
+    # A uniform action is 0.625 away on average.
+    assert (action - 0.5).abs().mean() < 0.2
