@@ -1,0 +1,304 @@
+"""Every pair of actor and critic as an off-policy algorithm of Stable-Baselines3."""
+
+import warnings
+from collections import defaultdict
+from dataclasses import fields
+from typing import Any, ClassVar, Self
+
+import gymnasium as gym
+import numpy as np
+import torch
+from stable_baselines3.common.base_class import maybe_make_env
+from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
+from stable_baselines3.common.noise import ActionNoise
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples, Schedule
+from stable_baselines3.common.utils import FloatSchedule, check_for_correct_spaces
+from torch import Tensor
+
+from bridgerl.actors import ActorConfig
+from bridgerl.agent import Agent
+from bridgerl.checkpoint import check_fit
+from bridgerl.critics import CriticConfig
+from bridgerl.envs import check_spaces
+from bridgerl.errors import NumericFault, StorageFault, UserError, nearest
+from bridgerl.nn.flat import GuardedAdam
+from bridgerl.runlog import SB3_TAGS
+from bridgerl.sb3 import files, settings
+from bridgerl.sb3.policy import AgentPolicy, flat
+from bridgerl.streams import Streams
+from bridgerl.trainer import LOST_UPDATES_IN_A_ROW
+from bridgerl.types import Batch
+
+SPACES = ("observation_space", "action_space")
+ATTRIBUTES = [f.name for f in fields(files.Attributes)]
+
+
+class ActorCritic(OffPolicyAlgorithm):
+    """Any actor with any critic: `ActorCritic("MlpPolicy", env, actor="td3", critic="dbc")`.
+
+    What Stable-Baselines3's SAC has too means the same. `learning_rate` and `tau` None leave
+    each part its own; `actor_kwargs` and `critic_kwargs` are fields of their configs.
+    """
+
+    policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {"MlpPolicy": AgentPolicy}
+    critic_name: ClassVar[str | None] = None
+    """The one critic of a class, None: any."""
+    policy: AgentPolicy
+
+    def __init__(  # noqa: PLR0913
+        self,
+        policy: str | type[AgentPolicy] = "MlpPolicy",
+        env: GymEnv | str | None = None,
+        learning_rate: float | Schedule | None = None,
+        buffer_size: int = 1_000_000,
+        learning_starts: int = 100,
+        batch_size: int = 256,
+        tau: float | None = None,
+        gamma: float = 0.99,
+        train_freq: int | tuple[int, str] = 1,
+        gradient_steps: int = 1,
+        action_noise: ActionNoise | None = None,
+        replay_buffer_class: type[ReplayBuffer] | None = None,
+        replay_buffer_kwargs: dict[str, Any] | None = None,
+        optimize_memory_usage: bool = False,
+        n_steps: int = 1,
+        stats_window_size: int = 100,
+        tensorboard_log: str | None = None,
+        policy_kwargs: dict[str, Any] | None = None,
+        verbose: int = 0,
+        seed: int | None = None,
+        device: torch.device | str = "auto",
+        _init_setup_model: bool = True,
+        *,
+        actor: str | ActorConfig = "sac",
+        critic: str | CriticConfig | None = None,
+        preset: str = "lite",
+        actor_kwargs: dict[str, Any] | None = None,
+        critic_kwargs: dict[str, Any] | None = None,
+    ) -> None:
+        if policy not in ("MlpPolicy", AgentPolicy):
+            raise UserError(f"the policy must be 'MlpPolicy', got {policy!r}")
+        if env is None and _init_setup_model:
+            raise UserError("an environment is needed: an object, or a name such as 'Hopper-v5'")
+        env = None if env is None else maybe_make_env(env, verbose)
+        name = settings.env_id(env)
+        if env is not None:
+            # Before Stable-Baselines3 looks: it would advise a policy that is not here.
+            check_spaces(name, env)  # pyright: ignore[reportArgumentType]
+        config = settings.settle(name, actor, critic or self.critic_name or "dbc", preset)
+        if self.critic_name not in (None, config.critic_name):
+            own, other = type(self).__name__, config.critic_name
+            raise UserError(f"{own} has no critic {other}; ActorCritic takes any")
+        changes = settings.widths(policy_kwargs or {})
+        if tau is not None:
+            changes["critic"]["polyak"] = tau
+            if hasattr(config.actor, "polyak"):  # Not every actor has a target policy.
+                changes["actor"]["polyak"] = tau
+        config = settings.change(config, "actor", changes["actor"] | (actor_kwargs or {}))
+        config = settings.change(config, "critic", changes["critic"] | (critic_kwargs or {}))
+        super().__init__(
+            policy,
+            env,  # pyright: ignore[reportArgumentType]
+            learning_rate,  # pyright: ignore[reportArgumentType]
+            buffer_size,
+            learning_starts,
+            batch_size,
+            config.critic.polyak,
+            gamma,
+            train_freq,
+            gradient_steps,
+            action_noise,
+            replay_buffer_class,
+            replay_buffer_kwargs,
+            optimize_memory_usage,
+            n_steps,
+            stats_window_size=stats_window_size,
+            tensorboard_log=tensorboard_log and str(tensorboard_log),
+            verbose=verbose,
+            seed=seed,
+            device=device,
+            support_multi_env=True,
+            sde_support=False,
+        )
+        self.config = config
+        if _init_setup_model:
+            self._setup_model()
+
+    @property
+    def agent(self) -> Agent:
+        """The actor and the critic that learn."""
+        return self.policy.agent
+
+    def _setup_model(self) -> None:
+        # Without a seed, the global generator decides, as everywhere in Stable-Baselines3.
+        seed = int(torch.randint(2**31, ())) if self.seed is None else self.seed
+        self.streams = Streams(seed, str(self.device))
+        self.policy_kwargs = {"config": self.config, "streams": self.streams}
+        super()._setup_model()
+        self.actor, self.critic = self.agent.actor, self.agent.critic
+        self._optimizers = [m for m in self.agent.modules() if isinstance(m, GuardedAdam)]
+        # What a file cannot hold is refused now, not after a day of training.
+        files.Header.decode(self._header().encode(), "the model")
+
+    def _setup_lr_schedule(self) -> None:
+        """None leaves every optimiser its own rate; the log then shows the critic's."""
+        rate = self.config.critic.lr if self.learning_rate is None else self.learning_rate
+        self.lr_schedule = FloatSchedule(rate)
+
+    def set_random_seed(self, seed: int | None = None) -> None:
+        """Seed Stable-Baselines3's generators and ours."""
+        super().set_random_seed(seed)
+        if seed is not None:
+            fresh = Streams(seed, str(self.device))
+            self.streams.load({name: fresh(name).get_state() for name in self.streams.state()})
+
+    def train(self, gradient_steps: int, batch_size: int) -> None:
+        """Sample and update; the numbers for the log are read from the device once."""
+        assert self.replay_buffer is not None
+        rate = self.lr_schedule(self._current_progress_remaining)
+        if self.learning_rate is not None:
+            for optimizer in self._optimizers:
+                optimizer.lr = rate
+        history: dict[str, list[Tensor]] = defaultdict(list)
+        for _ in range(gradient_steps):
+            samples = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
+            for key, value in self.agent.update(to_batch(samples, self.gamma)).items():
+                history[key].append(value)
+        self._n_updates += gradient_steps
+        means = [torch.stack(values).mean() for values in history.values()]
+        streak, *numbers = torch.stack([self.agent.worst_streak(), *means]).tolist()
+        if streak >= LOST_UPDATES_IN_A_ROW:
+            raise NumericFault(
+                f"{int(streak)} updates in a row had a non-finite loss or gradient by "
+                f"step {self.num_timesteps}; lower the learning rate or check the reward scale"
+            )
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        self.logger.record("train/learning_rate", rate)
+        for key, number in zip(history, numbers, strict=True):
+            self.logger.record(SB3_TAGS.get(key, key), number)
+
+    def set_parameters(
+        self,
+        load_path_or_dict: Any,
+        exact_match: bool = True,
+        device: torch.device | str = "auto",
+    ) -> None:
+        """Take the weights of a state dict or of a saved model, in place."""
+        if not isinstance(load_path_or_dict, dict):
+            _, tensors = files.read_model(load_path_or_dict)
+            names = self.policy.state_dict()
+            load_path_or_dict = {"policy": {k: v for k, v in tensors.items() if k in names}}
+        super().set_parameters(load_path_or_dict, exact_match, device)
+
+    def save(self, path: files.Place, exclude: Any = None, include: Any = None) -> None:
+        """Write settings, weights, optimisers and random streams; docs/sb3.md tells the format."""
+        if exclude or include:
+            raise UserError("a saved model is always whole: exclude and include change nothing")
+        files.write_model(path, self._header(), self._tensors())
+
+    @classmethod
+    def load(  # pyright: ignore[reportIncompatibleMethodOverride]
+        cls,
+        path: files.Place,
+        env: GymEnv | None = None,
+        device: torch.device | str = "auto",
+        **kwargs: Any,
+    ) -> Self:
+        """Make a saved model again; keywords replace its stored arguments."""
+        header, tensors = files.read_model(path)
+        known = [*ATTRIBUTES, "action_noise", "replay_buffer_class"]
+        for key in kwargs:
+            if key not in known:
+                raise UserError(f"load cannot change {key!r}{nearest(key, known)}")
+        lost = ", ".join(set(header.not_stored) - set(kwargs))
+        if env is not None and lost:
+            message = f"no file holds {lost}: to train on as before, pass it to load()"
+            warnings.warn(message, stacklevel=2)
+        config, spaces = settings.from_json(header.agent), _boxes(tensors)
+        if env is not None:
+            env = cls._wrap_env(env)
+            check_for_correct_spaces(env, *spaces)
+        parts = {"actor": config.actor, "critic": config.critic, "preset": config.preset}
+        model = cls(env=env, device=device, _init_setup_model=False, **parts)
+        model.config = config
+        model.observation_space, model.action_space = spaces
+        stored = dict(vars(header.attributes))
+        stored["train_freq"] = stored["train_freq"], stored.pop("train_unit")
+        if env is not None:
+            stored["n_envs"] = env.num_envs
+        vars(model).update(stored | kwargs)
+        model._setup_model()
+        weights = _under("agent.", tensors)
+        check_fit(weights, model.agent.state_dict(), "the saved model")
+        model.agent.load_state_dict(weights)
+        if header.device == model.device.type:  # Generators of other devices have other states.
+            states = _under("stream.", tensors)
+            check_fit(states, model.streams.state(), "the saved model")
+            model.streams.load(states)
+        return model
+
+    def save_replay_buffer(self, path: files.Place) -> None:
+        """Write the replay buffer as safetensors, whatever suffix a callback gives it."""
+        files.write_buffer(path, self.replay_buffer)
+
+    def load_replay_buffer(self, path: files.Place, truncate_last_traj: bool = True) -> None:
+        """Fill the replay buffer from a file of the same capacity."""
+        files.read_buffer(path, self.replay_buffer)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Weights, optimisers, random streams and the bounds of the spaces."""
+        streams = {f"stream.{k}": v for k, v in self.streams.state().items()}
+        spaces: Any = {name: getattr(self, name) for name in SPACES}
+        lows = {f"{k}.low": torch.from_numpy(v.low) for k, v in spaces.items()}
+        highs = {f"{k}.high": torch.from_numpy(v.high) for k, v in spaces.items()}
+        return self.policy.state_dict() | streams | lows | highs
+
+    def _header(self) -> files.Header:
+        """Settings, arguments and counters, as far as they are data."""
+        frequency: Any = self.train_freq
+        usual = NStepReplayBuffer if self.n_steps > 1 else ReplayBuffer
+        code = {
+            "learning_rate": callable(self.learning_rate),
+            "action_noise": self.action_noise is not None,
+            "replay_buffer_class": self.replay_buffer_class is not usual,
+        }
+        data: dict[str, Any] = {name: getattr(self, name, None) for name in ATTRIBUTES}
+        data |= {"train_freq": frequency.frequency, "train_unit": frequency.unit.value}
+        if code["learning_rate"]:
+            data["learning_rate"] = self.lr_schedule(self._current_progress_remaining)
+        if code["replay_buffer_class"]:
+            data["replay_buffer_kwargs"] = {}
+        data = {k: v.item() if isinstance(v, np.generic) else v for k, v in data.items()}
+        return files.Header(
+            agent=settings.to_json(self.config),
+            attributes=files.Attributes(**data),
+            device=self.device.type,
+            not_stored=tuple(name for name, lost in code.items() if lost),
+        )
+
+
+def to_batch(samples: ReplayBufferSamples, gamma: float) -> Batch:
+    """SB3's sample as ours; n-step buffers bring their own discounts."""
+    discount = gamma if samples.discounts is None else samples.discounts
+    return Batch(
+        obs=flat(samples.observations),
+        action=samples.actions.float(),
+        reward=samples.rewards.squeeze(1),
+        discount=(discount * (1 - samples.dones)).squeeze(1),
+        next_obs=flat(samples.next_observations),
+    )
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+
+def _boxes(tensors: dict[str, Tensor]) -> list[gym.spaces.Box]:
+    """The spaces of observations and actions."""
+    try:
+        bounds = [(tensors[f"{k}.low"].numpy(), tensors[f"{k}.high"].numpy()) for k in SPACES]
+        return [gym.spaces.Box(low, high, dtype=low.dtype.type) for low, high in bounds]
+    except (KeyError, TypeError, ValueError, AssertionError) as error:
+        raise StorageFault(f"the saved model has no valid spaces: {error}") from None

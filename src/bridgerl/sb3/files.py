@@ -1,0 +1,193 @@
+"""Models and replay buffers as files: JSON and safetensors, nothing that could run code."""
+
+import io
+import zipfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
+from torch import Tensor
+
+from bridgerl import store
+from bridgerl.checkpoint import check_fit
+from bridgerl.config import decode_fields
+from bridgerl.errors import StorageFault, UserError
+
+FORMAT = 1
+CONFIG, TENSORS = "config.json", "model.safetensors"
+ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+
+Place = str | Path | io.BufferedIOBase
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """What of a model is data, under the names Stable-Baselines3 gives its attributes."""
+
+    learning_rate: float | None
+    buffer_size: int
+    learning_starts: int
+    batch_size: int
+    gamma: float
+    train_freq: int
+    train_unit: Literal["step", "episode"]
+    gradient_steps: int
+    optimize_memory_usage: bool
+    n_steps: int
+    replay_buffer_kwargs: dict
+    _stats_window_size: int
+    tensorboard_log: str | None
+    verbose: int
+    seed: int | None
+    n_envs: int
+    num_timesteps: int
+    _episode_num: int
+    _n_updates: int
+
+
+@dataclass(frozen=True)
+class Header:
+    """What config.json holds."""
+
+    agent: dict
+    attributes: Attributes
+    device: str
+    """The type of device that the random streams belong to."""
+    not_stored: tuple[str, ...]
+    """Arguments that are code, such as a schedule; who trains on passes them to `load`."""
+    format: int = FORMAT
+
+    def encode(self) -> bytes:
+        """As JSON; what JSON cannot hold is refused."""
+        try:
+            return store.to_json(asdict(self))
+        except (TypeError, ValueError) as error:
+            raise UserError(f"an argument cannot be stored: {error}") from None
+
+    @classmethod
+    def decode(cls, data: bytes, name: str) -> "Header":
+        """Read JSON back; anything unknown, missing or mistyped is refused."""
+        config = store.parse_json(data, name)
+        version = config.get("format") if isinstance(config, dict) else None
+        if version != FORMAT:
+            raise UserError(f"{name} has format {version}, this release reads format {FORMAT}")
+        header = decode_fields(cls, config, name)
+        if header.attributes.n_envs < 1:
+            raise UserError(f"{name} tells of a model without environments")
+        return header
+
+
+def write_model(place: Place, header: Header, tensors: dict[str, Tensor]) -> None:
+    """A zip of config.json and model.safetensors; equal models give equal bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(zipfile.ZipInfo(CONFIG), header.encode())
+        archive.writestr(zipfile.ZipInfo(TENSORS), store.pack(tensors))
+    _write(place, buffer.getvalue(), ".zip")
+
+
+def read_model(place: Place) -> tuple[Header, dict[str, Tensor]]:
+    """Read a model back; damaged, foreign and swollen files are refused."""
+    name, data = _read(place, ".zip")
+    members = _unzip(name, data)
+    header = Header.decode(members[CONFIG], f"{CONFIG} of {name}")
+    return header, store.unpack(members[TENSORS], f"{TENSORS} of {name}")
+
+
+def write_buffer(place: Place, buffer: object) -> None:
+    """The used rows of every array, the position and the capacity."""
+    buffer = _known(buffer)
+    state = _rows(buffer, _used(buffer)) | {
+        "pos": torch.tensor(buffer.pos),
+        "full": torch.tensor(buffer.full),
+        "capacity": torch.tensor([buffer.buffer_size, buffer.n_envs]),
+    }
+    _write(_renamed(place), store.pack(state), ".safetensors")
+
+
+def read_buffer(place: Place, buffer: object) -> None:
+    """Fill a buffer of the same capacity with what a file holds."""
+    buffer = _known(buffer)
+    name, data = _read(_renamed(place), ".safetensors")
+    state = store.unpack(data, name)
+    marks = {"pos": torch.tensor(0), "full": torch.tensor(False), "capacity": torch.zeros(2).long()}
+    check_fit({k: v for k, v in state.items() if k in marks}, marks, name)
+    pos, full = int(state.pop("pos")), bool(state.pop("full"))
+    size, n_envs = state.pop("capacity").tolist()
+    if (size, n_envs) != (buffer.buffer_size, buffer.n_envs):
+        raise UserError(
+            f"{name} holds {size} rows of {n_envs} environments, but this model "
+            f"{buffer.buffer_size} rows of {buffer.n_envs}; make it with the same sizes"
+        )
+    if not 0 <= pos < size:
+        raise StorageFault(f"{name} is damaged: position {pos}")
+    before, used = _used(buffer), size if full else pos + 1
+    check_fit(state, _rows(buffer, used), name)
+    for key, rows in state.items():
+        array = getattr(buffer, key)
+        array[:used] = rows.numpy()
+        array[used:before] = 0
+    buffer.pos, buffer.full = pos, full
+
+
+def _known(buffer: object) -> ReplayBuffer:
+    if type(buffer) not in (ReplayBuffer, NStepReplayBuffer):
+        kind = type(buffer).__name__
+        raise UserError(f"a {kind} cannot be stored; ReplayBuffer and NStepReplayBuffer can")
+    return buffer  # pyright: ignore[reportReturnType]
+
+
+def _used(buffer: ReplayBuffer) -> int:
+    """Rows ever written; with `optimize_memory_usage`, the one at the position is."""
+    return buffer.buffer_size if buffer.full else buffer.pos + 1
+
+
+def _rows(buffer: ReplayBuffer, count: int) -> dict[str, Tensor]:
+    held = [name for name in ARRAYS if hasattr(buffer, name)]
+    return {name: torch.from_numpy(getattr(buffer, name)[:count]) for name in held}
+
+
+def _unzip(name: str, data: bytes) -> dict[str, bytes]:
+    """The two members; stored ones, so that none is larger than the file itself."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            rows = archive.infolist()
+            names = sorted(row.filename for row in rows)
+            if "_stable_baselines3_version" in names:
+                raise UserError(f"{name} is Stable-Baselines3's own format; pickles are not read")
+            stored = all(row.compress_type == zipfile.ZIP_STORED for row in rows)
+            if names != [CONFIG, TENSORS] or not stored:
+                raise StorageFault(f"{name} is not a model of bridgerl.sb3")
+            return {key: archive.read(key) for key in names}
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError, RuntimeError) as error:
+        raise StorageFault(f"{name} is damaged: {error}") from None
+
+
+def _renamed(place: Place) -> Place:
+    """CheckpointCallback calls every replay buffer `.pkl`."""
+    if isinstance(place, str | Path) and Path(place).suffix == ".pkl":
+        return Path(place).with_suffix(".safetensors")
+    return place
+
+
+def _write(place: Place, data: bytes, suffix: str) -> None:
+    """Publish a file at once or not at all; a name without a suffix gets one, as in SB3."""
+    if not isinstance(place, str | Path):
+        place.write(data)
+        return
+    path = Path(place) if Path(place).suffix else Path(f"{place}{suffix}")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder; give the name of a file")
+    store.make_folder(path.parent)
+    store.publish_file(path, data)
+
+
+def _read(place: Place, suffix: str) -> tuple[str, bytes]:
+    """Name and bytes of a file; the suffix may be left out."""
+    if not isinstance(place, str | Path):
+        return "the given file", place.read()
+    path = Path(place) if Path(place).is_file() else Path(f"{place}{suffix}")
+    # Followed, because caches of downloaded models are full of links.
+    return str(path), store.read_bytes(path.resolve())

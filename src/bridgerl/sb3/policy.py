@@ -1,0 +1,76 @@
+"""The agent as Stable-Baselines3 sees it: a policy that turns observations into actions."""
+
+from typing import Any, NoReturn, Self
+
+import gymnasium as gym
+import numpy as np
+import torch
+from stable_baselines3.common.policies import BasePolicy
+from stable_baselines3.common.type_aliases import Schedule
+from torch import Tensor
+
+from bridgerl.agent import build_agent
+from bridgerl.config import RunConfig
+from bridgerl.errors import UserError
+from bridgerl.streams import Streams
+from bridgerl.types import EnvSpec
+
+
+def flat(obs: Any) -> Tensor:
+    """Observations of any shape and number type as float32 rows: (b, ...) -> (b, o)."""
+    return obs.reshape(len(obs), -1).float()
+
+
+class AgentPolicy(BasePolicy):
+    """Holds the agent, built where it stays: its weights are views of one flat vector."""
+
+    def __init__(
+        self,
+        observation_space: gym.spaces.Box,
+        action_space: gym.spaces.Box,
+        lr_schedule: Schedule,
+        *,
+        config: RunConfig,
+        streams: Streams,
+    ) -> None:
+        super().__init__(observation_space, action_space, squash_output=True)
+        sizes = gym.spaces.flatdim(observation_space), gym.spaces.flatdim(action_space)
+        self.agent = build_agent(config.actor, config.critic, EnvSpec(config.env, *sizes), streams)
+        self._explore = streams("explore")
+
+    def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
+        """Actions in [-1, 1], which `predict` stretches to the bounds."""
+        # QVPO draws candidates in any case; equal observations must still give equal actions.
+        fixed = torch.Generator(self.device).manual_seed(0) if deterministic else None
+        return self.agent.actor.act(
+            flat(observation),
+            self.agent.critic.q_rank,
+            explore=not deterministic,
+            generator=fixed or self._explore,
+        )
+
+    def set_training_mode(self, mode: bool) -> None:
+        """Nothing to switch: an agent has one mode, in `bridgerl train` as well as here."""
+
+    def to(self, device: torch.device | str) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Nothing to do on the agent's own device; other devices are refused."""
+        if torch.empty(0, device=device).device != self.device:
+            raise UserError(f"the agent stays on {self.device}; make or load it with device=")
+        return self
+
+    def load_from_vector(self, vector: np.ndarray) -> None:
+        """Fill the weights in place, where the optimisers' flat vectors see it."""
+        values = torch.as_tensor(vector, dtype=torch.float32, device=self.device)
+        weights = list(self.parameters())
+        with torch.no_grad():
+            for p, part in zip(weights, values.split([p.numel() for p in weights]), strict=True):
+                p.copy_(part.view_as(p))
+
+    def save(self, path: str) -> NoReturn:
+        """Refused: Stable-Baselines3 would pickle it."""
+        raise UserError("a policy has no file of its own; save the model: model.save(path)")
+
+    @classmethod
+    def load(cls, path: str, device: torch.device | str = "auto") -> NoReturn:
+        """Refused: Stable-Baselines3 would unpickle it."""
+        raise UserError("a policy has no file of its own; use ActorCritic.load(path).policy")

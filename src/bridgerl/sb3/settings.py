@@ -1,0 +1,91 @@
+"""From constructor arguments to the configs of actor and critic."""
+
+import contextlib
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+import gymnasium as gym
+from stable_baselines3.common.vec_env import VecEnv
+
+from bridgerl.actors import ACTORS, ActorConfig
+from bridgerl.config import RunConfig, checked, decode, encode
+from bridgerl.critics import CRITICS, CriticConfig
+from bridgerl.errors import StorageFault, UserError, nearest
+from bridgerl.presets import resolve
+
+UNNAMED = "the environment"
+STORED = ("env", "preset", "actor", "critic")
+"""What of a RunConfig decides the agent; the rest is Stable-Baselines3's."""
+
+Changes = dict[str, Any]
+
+
+def env_id(env: gym.Env[Any, Any] | VecEnv | None) -> str:
+    """The Gymnasium id, which picks a task's presets; custom environments may have none."""
+    # Gymnasium's own text tells the id. The spec itself may hold a lambda, and asking a worker
+    # process for what cannot be pickled kills it.
+    text = str(env)
+    if isinstance(env, VecEnv):
+        with contextlib.suppress(AttributeError, NotImplementedError):
+            text = str(env.env_method("__str__", indices=[0])[0])
+    found = re.search(r"<([^<>]+)>+$", text) if env is not None else None
+    return found[1] if found and not found[1].endswith(" instance") else UNNAMED
+
+
+def settle(
+    env: str, actor: str | ActorConfig, critic: str | CriticConfig, preset: str
+) -> RunConfig:
+    """The preset's settings for names; a config instance stands for itself."""
+    config = resolve(env, _name(actor, ACTORS), _name(critic, CRITICS), preset)
+    given = {"actor": actor, "critic": critic}
+    return replace(config, **{k: v for k, v in given.items() if not isinstance(v, str)})
+
+
+def change(config: RunConfig, part: str, changes: Changes) -> RunConfig:
+    """Replace fields of the actor or the critic, or refuse with the nearest field."""
+    section = getattr(config, part)
+    known = [f.name for f in fields(section)]
+    for name in changes:
+        if name not in known:
+            raise UserError(f"this {part} has no setting {name!r}{nearest(name, known)}")
+    try:
+        return checked(replace(config, **{part: replace(section, **changes)}))
+    except TypeError as error:
+        raise UserError(f"a setting of the {part} has a wrong type: {error}") from None
+
+
+def widths(policy_kwargs: Changes) -> dict[str, Changes]:
+    """SB3's `net_arch`, one list or a dict of `pi` and `qf`, as settings of actor and critic."""
+    other = ", ".join(set(policy_kwargs) - {"net_arch"})
+    if other:
+        raise UserError(
+            f"policy_kwargs takes net_arch, not {other}; see actor_kwargs and critic_kwargs"
+        )
+    arch = policy_kwargs.get("net_arch")
+    if arch is None:
+        return {"actor": {}, "critic": {}}
+    both = arch if isinstance(arch, dict) else {"pi": arch, "qf": arch}
+    if set(both) != {"pi", "qf"} or not all(isinstance(v, list | tuple) for v in both.values()):
+        raise UserError(f"net_arch must be widths or a dict of pi and qf, got {arch!r}")
+    return {"actor": {"hidden": tuple(both["pi"])}, "critic": {"hidden": tuple(both["qf"])}}
+
+
+def to_json(config: RunConfig) -> Changes:
+    """The settings of an agent as JSON values."""
+    data = encode(config)
+    return {key: data[key] for key in STORED}
+
+
+def from_json(data: Changes) -> RunConfig:
+    """Read them back; anything unknown, missing or mistyped is refused."""
+    if set(data) != set(STORED):
+        raise StorageFault(f"the stored agent must have {', '.join(STORED)}")
+    return decode(encode(resolve(UNNAMED)) | data)
+
+
+def _name(part: object, table: Mapping[str, Any]) -> str:
+    if isinstance(part, str):
+        return part
+    return next((name for name, cls in table.items() if cls is type(part)), repr(part))
