@@ -86,6 +86,7 @@ def test_ranking_gives_equal_candidates_equal_values(name: str) -> None:
     for target in (False, True):
         first, again = (critic.q_rank(batch.obs, batch.action, target=target) for _ in range(2))
         assert first.shape == (64,)
+        assert not first.requires_grad
         assert torch.equal(first, again)
         torch.testing.assert_close(first, critic.q_rank(obs, action, target=target).flip(0))
     online = critic.q_rank(batch.obs, batch.action)

@@ -5,6 +5,7 @@ No gradient of Q reaches the policy: it imitates its own best actions, weighted 
 
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -118,7 +119,8 @@ class QVPO(Actor):
         with torch.no_grad():
             samples = self._sample(self.net, obs, c.n_train, self._policy_draws)
             best, values = self._best(samples, obs, q)
-            advantage = (values.amax(1) - values.mean(1))[:, None]
+            # Rounding alone could make it negative.
+            advantage = (values.amax(1) - values.mean(1)).clamp(min=0)[:, None]
             entropy = self._entropy()
             g, shape = self._diffuse_draws, (len(obs), c.n_uniform, self.action_dim)
             uniform = torch.rand(shape, generator=g, device=obs.device) * 2 - 1
@@ -127,7 +129,7 @@ class QVPO(Actor):
             k = torch.randint(c.diffusion_steps, weight.shape, generator=g, device=obs.device)
             eps = torch.randn(goals.shape, generator=g, device=obs.device)
             x = self.diffusion.diffuse(goals, eps, k)
-        error = self.net(self.net.begin(obs), k, x) - eps  # pyright: ignore[reportCallIssue]
+        error = self.net(self.net.begin(obs), x, k) - eps  # pyright: ignore[reportCallIssue]
         loss = (weight[..., None] * error.square()).mean()
         return loss, {
             "actor/advantage": advantage.mean(),
@@ -155,13 +157,12 @@ class QVPO(Actor):
         noise = torch.randn(shape, generator=generator, device=obs.device)
         assert isinstance(net, Denoiser)
         with torch.no_grad():
-            condition = net.begin(obs)
             return self.diffusion.denoise(
-                lambda x, k: net(condition, k, x),
+                partial(net, net.begin(obs)),
                 noise,
                 limits=(-1.0, 1.0),
                 noise_ratio=self.config.noise_ratio,
-            ).clamp_(-1, 1)
+            )
 
     @torch.no_grad()
     def _best(self, samples: Tensor, obs: Tensor, q: QFn) -> tuple[Tensor, Tensor]:

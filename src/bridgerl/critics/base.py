@@ -61,6 +61,7 @@ class Critic(nn.Module, ABC):
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """The value an actor climbs: (b,), with a graph to the action."""
 
+    @torch.no_grad()
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """The value that ranks candidate actions, (b,): equal inputs give equal values."""
         return self.q(obs, action, target=target)

@@ -191,6 +191,7 @@ class DBC(Critic):
         tau = self._draw(len(obs), self.config.n_actor, self._actor_levels)
         return self._atoms(obs, action, tau, target=target).mean((1, 2))
 
+    @torch.no_grad()
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of all heads' atoms at midpoint levels, the same for every candidate: (b,)."""
         tau = midpoint_levels(self.config.n_rank)[None].to(obs)

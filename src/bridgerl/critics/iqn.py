@@ -99,6 +99,7 @@ class IQN(Critic):
         tau = self._draw(obs, self.config.n_actor, self._actor_levels)
         return self._heads(obs, action, tau, target=target).amin(1).mean(1)
 
+    @torch.no_grad()
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of the return at midpoint levels, the same for every candidate: (b,)."""
         tau = midpoint_levels(self.config.n_rank)[None].to(obs)

@@ -4,6 +4,7 @@ Neither code nor text of its authors was at hand; DECISIONS.md tells what is a r
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -49,8 +50,8 @@ class VDRLConfig(CriticConfig):
     bounded: bool = False
     """Keep returns within what the rewards seen so far allow, at every denoising step."""
     selection: Literal["min", "head"] = "min"
-    """Which returns count: the smaller head's sample by sample, or all of the head with the
-    smaller mean."""
+    """Which returns make the target: the smaller head's sample by sample, or all of the head
+    with the smaller mean."""
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot be built."""
@@ -95,31 +96,32 @@ class VDRL(Critic):
             if c.bounded:
                 self.bounds.widen(batch, boot)
             noise = self._noise(b, c.n_target, self._target_draws)
-            y = bellman(batch, boot, self._draw(batch.next_obs, boot.action, noise, target=True))
+            z = self._draw(batch.next_obs, boot.action, noise, target=True)
+            y = bellman(batch, boot, self._select(z))
             g, shape, device = self._diffuse_draws, y.shape, y.device
             k = torch.randint(c.diffusion_steps, shape, generator=g, device=device)
             eps = torch.randn((*shape, 1), generator=g, device=device)
             x = self.diffusion.diffuse(y[..., None] / c.z_scale, eps, k)
         condition = torch.cat([batch.obs, batch.action], -1)
-        errors = [eps - net(net.begin(condition), k, x) for net in self._nets(target=False)]
+        errors = [eps - net(net.begin(condition), x, k) for net in self._nets(target=False)]
         loss = torch.stack(errors).square().mean((1, 2, 3)).sum()
         return loss, {"critic/target": y.mean(), "critic/target_spread": y.std(correction=0)}
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of a few returns, with a graph through all T steps: (b,)."""
         noise = self._noise(len(obs), self.config.n_actor, self._actor_draws)
-        return self._draw(obs, action, noise, target=target).mean(1)
+        return self._draw(obs, action, noise, target=target).amin(1).mean(1)
 
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of returns whose noise is the same for every candidate: (b,)."""
-        with torch.no_grad():
-            return self.particles(obs, action, self.config.n_rank, target=target).mean(1)
+        return self.particles(obs, action, self.config.n_rank, target=target).mean(1)
 
     def particles(self, obs: Tensor, action: Tensor, n: int, *, target: bool = False) -> Tensor:
         """N equally likely returns: (b, n)."""
         generator = torch.Generator(obs.device).manual_seed(READ_SEED)
         with torch.no_grad():
-            return self._draw(obs, action, self._noise(1, n, generator), target=target)
+            noise = self._noise(1, n, generator)
+            return self._draw(obs, action, noise, target=target).amin(1)
 
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
@@ -138,18 +140,20 @@ class VDRL(Critic):
         return torch.randn(shape, generator=generator, device=self.diffusion.signal.device)
 
     def _draw(self, obs: Tensor, action: Tensor, noise: Tensor, *, target: bool) -> Tensor:
-        """Returns of noise (T, b or 1, n, 1) that all heads share: (b, n)."""
-        c = torch.cat([obs, action], -1)
+        """Every head's returns of the same noise (T, b or 1, n, 1): (b, h, n)."""
+        c, scale = torch.cat([obs, action], -1), self.config.z_scale
         noise = noise.expand(-1, len(c), -1, -1)
         low, high = self.bounds.limits()
-        limits = (low / self.config.z_scale, high / self.config.z_scale)
+        limits = (low / scale, high / scale)
 
         def walk(net: Denoiser) -> Tensor:
-            condition = net.begin(c)
-            predict = lambda x, k: net(condition, k, x)  # noqa: E731
+            predict = partial(net, net.begin(c))
             return self.diffusion.denoise(predict, noise, limits=limits)[..., 0]
 
-        z = self.config.z_scale * torch.stack([walk(net) for net in self._nets(target=target)], 1)
+        return scale * torch.stack([walk(net) for net in self._nets(target=target)], 1)
+
+    def _select(self, z: Tensor) -> Tensor:
+        """The returns (b, h, n) that make the target: (b, n)."""
         if self.config.selection == "min":
             return z.amin(1)
         smaller = z.mean(2).argmin(1)

@@ -38,7 +38,8 @@ class VFConfig(CriticConfig):
     masked_velocity: bool = False
     """Leave terminal transitions out of the velocity loss; the authors' code does not."""
     confidence: float | None = 0.3
-    """Temperature of the weight that trusts wide returns more; None weighs all alike."""
+    """Temperature, in units of z_scale, of the weight that trusts wide returns more; None weighs
+    all alike."""
     bounded: bool = True
     """Keep returns within what the rewards seen so far allow."""
     z_scale: float = 1.0
@@ -136,6 +137,7 @@ class VF(Critic):
         """One step from random noise to the end, eps + v(eps, 0), mean over heads: (b,)."""
         return self._one_step(obs, action, self._normal(len(obs), self._actor_noise), target)
 
+    @torch.no_grad()
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """The same from eps = 0 for every candidate: (b,)."""
         return self._one_step(obs, action, obs.new_zeros(len(obs), 1), target)

@@ -63,7 +63,7 @@ class Denoiser(nn.Module):
         _, w_k, w_c = self.first.weight.split(self._parts, 1)
         return Condition(torch.addmm(self.first.bias, c, w_c.t())[:, None], self.embed() @ w_k.t())
 
-    def forward(self, condition: Condition, k: int | Tensor, x: Tensor) -> Tensor:
+    def forward(self, condition: Condition, x: Tensor, k: int | Tensor) -> Tensor:
         """Noise in the points x (b, n, d) at steps k, one or (b, n): (b, n, d)."""
         w_x = self.first.weight[:, : self._parts[0]]
         return self.rest(mish(condition.base + condition.steps[k] + F.linear(x, w_x)))
