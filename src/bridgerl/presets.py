@@ -33,10 +33,13 @@ PRESETS: dict[str, Overrides] = {
             "n_target": 16,
             "n_online": 16,
             "n_actor": 8,
+            "stratified": True,
+            "shared_levels": True,
         },
         "critic.tqc": {"hidden": (256, 256)},
         "critic.vf": {
             "hidden": (128, 128),
+            "velocity_weight": 0.1,
             "discounted_velocity": True,
             "masked_velocity": True,
             "z_scale": 30.0,

@@ -35,6 +35,10 @@ class IQNConfig(CriticConfig):
     """Fixed levels in the value that ranks candidate actions."""
     n_embed: int = 64
     """Cosines in the embedding of a level."""
+    stratified: bool = False
+    """Draw one level per stratum instead of independent ones."""
+    shared_levels: bool = False
+    """Draw one set of levels per batch instead of one per transition."""
     kappa: float = 1.0
     """Width of the Huber parabola, in units of the return."""
 
@@ -69,7 +73,7 @@ class QuantileNet(nn.Module):
 
 
 class IQN(Critic):
-    """Z_tau(s, a) = min_h Z_h(s, a; tau), levels drawn iid and shared by the heads."""
+    """Z_tau(s, a) = min_h Z_h(s, a; tau), levels shared by the heads."""
 
     def __init__(self, config: IQNConfig, spec: EnvSpec, streams: Streams) -> None:
         n_inputs = spec.obs_dim + spec.action_dim
@@ -123,5 +127,7 @@ class IQN(Critic):
         return torch.stack([net(x, tau) for net in nets], 1)
 
     def _draw(self, like: Tensor, k: int, generator: torch.Generator) -> Tensor:
-        shape = (len(like), k)
-        return draw_levels(shape, generator, stratified=False, device=str(like.device))
+        """Levels, (b, k) or (1, k)."""
+        shape = (1 if self.config.shared_levels else len(like), k)
+        stratified, device = self.config.stratified, str(like.device)
+        return draw_levels(shape, generator, stratified=stratified, device=device)
