@@ -91,8 +91,8 @@ def test_environments_used_here_pass_the_checker_of_sb3(name: str) -> None:
     check_env(gym.make(name).unwrapped, warn=False)
 
 
-@pytest.mark.parametrize("critic", list(CRITICS))
-def test_every_critic_has_a_class_that_takes_no_other(critic: str) -> None:
+@pytest.mark.parametrize("critic", ["cdq", "dsac", "iqn", "tqc", "vf", "vdrl", "dbc"])
+def test_every_critic_of_the_paper_has_a_class_that_takes_no_other(critic: str) -> None:
     cls = getattr(bridgerl.sb3, critic.upper())
     assert cls("MlpPolicy", POINT, **TINY).config.critic_name == critic
     other = "cdq" if critic == "dbc" else "dbc"
