@@ -323,14 +323,18 @@ def test_300_updates_are_bit_equal_with_a_save_and_load_in_between(actor: str, c
 
 @for_pairs
 def test_a_one_step_bandit_is_solved(actor: str, critic: str) -> None:
-    """Reward 10 - 20 |a - 0.5|^2, then the end: the policy has to find 0.5 through the critic."""
+    """Reward 20 (1 - |a - 0.5|^2), then the end: the policy finds 0.5 through the critic."""
     config = resolve("contract", actor, critic, "lite")
-    policy = dataclasses.replace(config.actor, lr=2e-3)
-    value = dataclasses.replace(config.critic, lr=2e-3)
+    policy = dataclasses.replace(config.actor, lr=5e-4)
+    value = dataclasses.replace(config.critic, lr=3e-3)
     agent = build_agent(policy, value, SPEC, Streams(0))
-    for step in range(500):
+    for step in range(450):
         batch = make_batch(64, seed=step, discount=0.0)
-        agent.update(batch._replace(reward=10 - 20 * (batch.action - 0.5).square().sum(-1)))
+        batch = batch._replace(reward=20 * (1 - (batch.action - 0.5).square().sum(-1)))
+        if step < 250:  # The slopes of a critic that knows nothing push a tanh into its corner.
+            agent.critic.update(batch, make_boot())
+        else:
+            agent.update(batch)
     obs = make_batch(64, seed=999).obs
     with torch.no_grad():
         rank, draws = agent.critic.q_rank, torch.Generator().manual_seed(0)
