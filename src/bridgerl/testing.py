@@ -227,6 +227,14 @@ def test_a_config_survives_its_json(actor: str, critic: str) -> None:
 
 
 @for_pairs
+def test_a_new_agent_can_be_saved_and_played_before_it_has_learnt(actor: str, critic: str) -> None:
+    agent = make_agent(actor, critic)
+    assert all(torch.isfinite(v).all() for v in agent.state_dict().values())
+    action = agent.act(make_batch(1).obs[0].numpy(), explore=True, generator=torch.Generator())
+    assert action.shape == (2,)
+
+
+@for_pairs
 def test_playing_touches_no_training_randomness(actor: str, critic: str) -> None:
     streams = Streams(0)
     agent, batch = make_agent(actor, critic, streams=streams), make_batch(8)

@@ -10,23 +10,26 @@ from bridgerl.types import Batch, Bootstrap
 class ReturnBounds(nn.Module):
     """Extremes of reward less entropy cost, and the largest discount, over all batches seen."""
 
-    rewards: Tensor
+    seen: Tensor
+    low: Tensor
+    high: Tensor
     discount: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("rewards", torch.tensor([torch.inf, -torch.inf]))
-        self.register_buffer("discount", torch.zeros(()))
+        # Finite from the start, as checkpoints want every number; `seen` tells whether they count.
+        for name in ("seen", "low", "high", "discount"):
+            self.register_buffer(name, torch.zeros(()))
 
     @torch.no_grad()
     def widen(self, batch: Batch, boot: Bootstrap) -> None:
         """Take a batch into account."""
         paid = bellman(batch, boot, torch.zeros_like(batch.reward[:, None]))
-        low, high = self.rewards
-        self.rewards.copy_(
-            torch.stack([torch.minimum(low, paid.min()), torch.maximum(high, paid.max())])
-        )
+        low, high = paid.min(), paid.max()
+        self.low.copy_(torch.where(self.seen > 0, torch.minimum(self.low, low), low))
+        self.high.copy_(torch.where(self.seen > 0, torch.maximum(self.high, high), high))
         torch.maximum(self.discount, batch.discount.max(), out=self.discount)
+        self.seen.fill_(1)
 
     def limits(self) -> tuple[Tensor, Tensor]:
         """Smallest and largest return, 0-d: an extreme reward for ever, or once if that is more.
@@ -34,7 +37,7 @@ class ReturnBounds(nn.Module):
         Once counts because episodes may end; before the first batch nothing is bounded.
         """
         forever = 1 / (1 - self.discount).clamp(min=1e-6)
-        low, high = self.rewards
-        seen = high >= low
-        smallest = torch.where(seen, torch.minimum(low, forever * low), -torch.inf)
-        return smallest, torch.where(seen, torch.maximum(high, forever * high), torch.inf)
+        low = torch.minimum(self.low, forever * self.low)
+        high = torch.maximum(self.high, forever * self.high)
+        free = self.seen == 0
+        return low.masked_fill(free, -torch.inf), high.masked_fill(free, torch.inf)
