@@ -67,7 +67,7 @@ def test_one_step_is_the_prediction_at_the_level_itself(network: str) -> None:
     batch, _ = _batch(4)
     tau = torch.rand(4, 5)
     x = torch.cat([batch.obs, batch.action], -1)
-    nets = critic._nets(target=False)
+    nets = critic._heads(target=False)
     heads = [net(net.begin(x, tau), torch.zeros(1, 1), tau) for net in nets]
     expected = torch.stack(heads, 1).mean(1)
     torch.testing.assert_close(critic.quantiles(batch.obs, batch.action, tau), expected)

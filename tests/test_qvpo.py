@@ -95,8 +95,8 @@ def test_loss_and_gradient_equal_the_slow_reading(case: dict[str, Any]) -> None:
     actor, batch, c = _actor(case), _batch(), dataclasses.replace(SMALL, **case)
     loss, metrics = actor.loss(batch, _value)
     streams, w = Streams(SEED), _copies(actor.net)
-    candidates = _actions(w, batch.obs, c.n_train, streams("policy_noise"), c.noise_ratio)
-    g = streams("diffuse_draws")
+    candidates = _actions(w, batch.obs, c.n_train, streams("policy_noise"), ratio=c.noise_ratio)
+    g = streams("policy_diffusion")
     uniform = 2 * torch.rand((B, c.n_uniform, 2), generator=g).double() - 1
     k = torch.randint(STEPS, (B, 1 + c.n_uniform), generator=g).tolist()
     eps = torch.randn((B, 1 + c.n_uniform, 2), generator=g).double()
@@ -135,7 +135,7 @@ def test_uniform_actions_carry_the_weight_of_their_own_state() -> None:
 def test_entropy_weight_falls_to_its_floor(start: float) -> None:
     actor = _actor({"entropy": start, "entropy_updates": 100})
     for step in range(0, 131, 10):
-        actor.done.fill_(step)
+        actor.n_updates.fill_(step)
         expected = min(start, max(0.002, start * (1 - step / 100)))
         weight = actor.loss(_batch(), _value)[1]["actor/entropy_weight"]
         assert weight.item() == pytest.approx(expected, rel=1e-5)
@@ -152,7 +152,9 @@ def test_acting_returns_the_best_candidate_of_the_online_policy(explore: bool, n
     actor, obs = _actor({}), _batch().obs
     action = actor.act(obs, _value, explore=explore, generator=torch.Generator().manual_seed(8))
     w, g = _copies(actor.net), torch.Generator().manual_seed(8)
-    torch.testing.assert_close(action.double(), _best(w, obs, n, g), rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(
+        action.double(), _best(w, obs, n, g, shared=not explore), rtol=1e-3, atol=1e-4
+    )
 
 
 def test_bootstrap_takes_the_best_candidate_of_the_target_policy() -> None:
@@ -298,25 +300,33 @@ def _eps(w: Weights, x: Tensor, k: int, s: Tensor) -> Tensor:
 
 
 def _actions(
-    w: Weights, obs: Tensor, n: int, generator: torch.Generator, ratio: float = 1.0
+    w: Weights,
+    obs: Tensor,
+    n: int,
+    generator: torch.Generator,
+    *,
+    ratio: float = 1.0,
+    shared: bool = False,
 ) -> list[list[Tensor]]:
     """N actions per state."""
-    noise = torch.randn((STEPS, len(obs), n, 2), generator=generator).double()
+    rows = 1 if shared else len(obs)
+    noise = torch.randn((STEPS, rows, n, 2), generator=generator).double()
+    noise = noise.expand(-1, len(obs), -1, -1)
     with torch.no_grad():
         return [
             [
-                _denoise(lambda x, k, s=s: _eps(w, x, k, s), noise[:, i, j], 1.0, ratio).clamp(
-                    -1, 1
-                )
+                _denoise(lambda x, k, s=s: _eps(w, x, k, s), noise[:, i, j], 1.0, ratio)
                 for j in range(n)
             ]
             for i, s in enumerate(obs.double())
         ]
 
 
-def _best(w: Weights, obs: Tensor, n: int, generator: torch.Generator) -> Tensor:
+def _best(
+    w: Weights, obs: Tensor, n: int, generator: torch.Generator, *, shared: bool = False
+) -> Tensor:
     states = obs.double()
-    candidates = _actions(w, obs, n, generator)
+    candidates = _actions(w, obs, n, generator, shared=shared)
     best = [
         max(mine, key=lambda a, s=s: _value(s[None], a[None]).item())
         for s, mine in zip(states, candidates, strict=True)

@@ -257,7 +257,7 @@ class SlowVDRL(Slow):
     def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
         c, total = self.c, torch.zeros(()).double()
         self.see(batch, boot)
-        noise, g = self.noise("target_draws", c.n_target), self.streams("diffuse_draws")
+        noise, g = self.noise("target_draws", c.n_target), self.streams("value_diffusion")
         k = torch.randint(c.diffusion_steps, (B, c.n_target), generator=g).tolist()
         eps = torch.randn((B, c.n_target, 1), generator=g).double()[..., 0]
         _, bar = cosine_schedule(c.diffusion_steps)
@@ -631,7 +631,7 @@ def _mlp(w: Weights, prefix: str, x: Tensor, activation: Callable[[Tensor], Tens
 
 
 def _mish(x: Tensor) -> Tensor:
-    return x * torch.tanh(torch.log(1 + torch.exp(x)))
+    return x * torch.tanh(torch.logaddexp(x, torch.zeros_like(x)))
 
 
 def _quantile_huber(u: Tensor, tau: float, kappa: float) -> Tensor:

@@ -231,7 +231,7 @@ def test_the_learning_rate_is_each_parts_own_or_everybodys() -> None:
     own = make(actor_kwargs={"lr": 1e-3}, critic_kwargs={"lr": 2e-3}).learn(15)
     assert _rates(own) == {1e-3, 2e-3, 3e-4}
     assert _rates(make(learning_rate=0.5).learn(15)) == {0.5}
-    assert _rates(make(learning_rate=lambda left: 0.1 + left).learn(20)) == {0.1}
+    assert _rates(make(learning_rate=lambda left: 0.1 + 0.5 * left).learn(20)) == {0.1}
 
 
 def test_settings_come_from_the_preset_the_task_and_the_keywords() -> None:
@@ -410,7 +410,7 @@ def test_what_is_code_is_not_stored_and_said(tmp_path: Path) -> None:
     noise = NormalActionNoise(np.zeros(2), np.ones(2))
     model = make(learning_rate=lambda left: 1e-3 * left, action_noise=noise).learn(20)
     model.save(tmp_path / "model")
-    assert ActorCritic.load(tmp_path / "model").learning_rate == model.lr_schedule(0.0)
+    assert ActorCritic.load(tmp_path / "model").learning_rate == 1e-3
     with pytest.warns(UserWarning, match="no file holds action_noise: to train on"):
         loaded = ActorCritic.load(tmp_path / "model", gym.make(POINT), learning_rate=0.25)
     assert _rates(loaded.learn(15)) == {0.25}
@@ -510,7 +510,12 @@ def _forge(path: Path, **changes: Any) -> None:
         ({"format": 2}, "has format 2, this release reads format 1"),
         ({"more": 1}, "unknown or missing fields more"),
         ({"attributes": {"batch_size": "many"}}, "batch_size cannot be 'many'"),
-        ({"attributes": {"n_envs": 0}}, "without environments"),
+        ({"attributes": {"n_envs": 0}}, "n_envs must be at least 1, got 0"),
+        ({"attributes": {"buffer_size": -1}}, "buffer_size must be at least 1"),
+        ({"attributes": {"train_freq": 0}}, "train_freq must be at least 1"),
+        ({"attributes": {"learning_rate": -1.0}}, r"learning_rate must be in \[0, 1\)"),
+        ({"attributes": {"gamma": 2.0}}, r"gamma must be in \[0, 1\]"),
+        ({"attributes": {"seed": -5}}, "seed must be from 0"),
         ({"agent": {"critic": {"type": "os"}}}, "unknown critic 'os'"),
     ],
 )

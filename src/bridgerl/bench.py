@@ -76,6 +76,8 @@ def show(result: dict[str, Any]) -> None:
     ratio = result["speedup_over_stable_baselines3"]
     if ratio is None:
         hint = "pip install 'bridgerl[sb3]' to compare with Stable-Baselines3"
+        if result["actor"] not in SB3_NAMES:
+            hint = f"Stable-Baselines3 has no {result['actor']} to compare with"
         console.print(hint, markup=False)
     else:
         console.print(f"{ratio:.2f}x Stable-Baselines3 (median of interleaved pairs)")

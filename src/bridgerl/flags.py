@@ -115,7 +115,8 @@ def _why_unknown(word: str, known: Iterable[str]) -> str:
         return f"unexpected argument {word!r}; settings are given as --flag value"
     flag = word.partition("=")[0]
     for section, table in (("actor", ACTORS), ("critic", CRITICS)):
-        for name, cls in table.items():
-            if flag in flags_of(cls, f"--{section}."):
-                return f"{flag} is a flag of {section} {name}; add --{section} {name} or drop it"
+        owners = [name for name, cls in table.items() if flag in flags_of(cls, f"--{section}.")]
+        if owners:
+            of = " and ".join(filter(None, [", ".join(owners[:-1]), owners[-1]]))
+            return f"{flag} is a flag of {section} {of}; add --{section} {owners[0]} or drop it"
     return f"unknown flag {flag!r}{nearest(flag, known)}"

@@ -1,5 +1,6 @@
 """Config classes by name: ours, and those that other packages announce by an entry point."""
 
+import re
 import warnings
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib.metadata import EntryPoint, entry_points
@@ -53,6 +54,8 @@ class Registry(MutableMapping[str, type[T]]):
 
     def _take(self, entry: EntryPoint) -> str | None:
         """Add a plugin, or say why not: a broken one must not break the program."""
+        if re.fullmatch(r"[a-z][a-z0-9_]{0,31}", entry.name) is None:
+            return "needs a name of at most 32 small letters, digits and _"
         if entry.name in self._entries:
             return "has a name that is taken"
         try:

@@ -1,7 +1,7 @@
 """The contract that every critic, actor and pair keeps, as pytest tests over the registries.
 
 A package with a critic or an actor of its own registers it by an entry point and tests it by
-`from bridgerl.testing import *` in a test file; `pytest -k NAME` runs the part that concerns it.
+`from bridgerl.testing import *` in a file test_contract.py; `pytest -k NAME` runs its part.
 """
 
 import copy
@@ -197,6 +197,15 @@ def test_actions_stay_in_range_and_repeat_with_their_generator(name: str, explor
 
 
 @for_actors
+def test_equal_observations_are_played_equally(name: str) -> None:
+    agent = make_agent(name, "cdq")
+    obs, draws = make_batch(1).obs.expand(8, -1), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        action = agent.actor.act(obs, agent.critic.q_rank, explore=False, generator=draws)
+    torch.testing.assert_close(action, action[:1].expand(8, -1))
+
+
+@for_actors
 def test_bootstrap_is_a_legal_action_with_a_cost_per_row(name: str) -> None:
     agent = make_agent(name, "cdq")
     with torch.no_grad():
@@ -256,6 +265,15 @@ def test_training_draws_from_named_streams_alone(actor: str, critic: str) -> Non
     agent.update(batch)
     agent.update(batch)
     assert torch.equal(everywhere, torch.get_rng_state())
+
+
+@for_pairs
+def test_actor_and_critic_draw_from_streams_of_their_own(actor: str, critic: str) -> None:
+    config = resolve("contract", actor, critic, "lite")
+    parts = [Streams(0), Streams(0)]
+    config.actor.build(SPEC, parts[0])
+    config.critic.build(SPEC, parts[1])
+    assert not set(parts[0].state()) & set(parts[1].state())
 
 
 @for_pairs

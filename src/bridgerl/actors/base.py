@@ -1,13 +1,14 @@
 """What every actor is: a policy that acts, bootstraps critics, and climbs a Q function."""
 
 from abc import ABC, abstractmethod
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from bridgerl.nn.flat import AdamConfig, GuardedAdam
+from bridgerl.nn.flat import AdamConfig, GuardedAdam, flatten_, polyak_
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 
@@ -32,6 +33,19 @@ class ActorConfig(AdamConfig, ABC):
     @abstractmethod
     def build(self, spec: EnvSpec, streams: Streams) -> "Actor":
         """Make the actor for a task."""
+
+
+@dataclass(frozen=True)
+class TargetActorConfig(ActorConfig, ABC):
+    """Settings of actors with a target policy."""
+
+    polyak: float = 0.005
+    """Rate at which the target policy follows, at actor updates."""
+
+    def __post_init__(self) -> None:
+        """Refuse a rate out of range."""
+        super().__post_init__()
+        self.require(0 < self.polyak <= 1, "polyak", "must be in (0, 1]")
 
 
 class Actor(nn.Module, ABC):
@@ -62,3 +76,19 @@ class Actor(nn.Module, ABC):
         loss, metrics = self.loss(batch, q)
         norm = self.optimizer.step(loss)
         return metrics | {"actor/loss": loss.detach(), "actor/grad_norm": norm}
+
+
+class TargetActor(Actor, ABC):
+    """A policy with a slow copy that bootstraps."""
+
+    def __init__(self, config: TargetActorConfig, net: nn.Module) -> None:
+        super().__init__(config, net)
+        self.target_net = deepcopy(net).requires_grad_(False)
+        self._target_flat = flatten_(self.target_net.parameters())
+        self._polyak = config.polyak
+
+    def update(self, batch: Batch, q: QFn) -> Metrics:
+        """The policy step, then the target policy follows."""
+        metrics = super().update(batch, q)
+        polyak_(self._target_flat, self.optimizer.flat, self._polyak)
+        return metrics

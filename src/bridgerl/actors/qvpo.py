@@ -3,23 +3,21 @@
 No gradient of Q reaches the policy: it imitates its own best actions, weighted by advantage.
 """
 
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from bridgerl.actors.base import Actor, ActorConfig
+from bridgerl.actors.base import TargetActor, TargetActorConfig
 from bridgerl.nn.denoiser import Denoiser
-from bridgerl.nn.flat import flatten_, polyak_
 from bridgerl.ops.diffusion import Diffusion
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 
 
 @dataclass(frozen=True)
-class QVPOConfig(ActorConfig):
+class QVPOConfig(TargetActorConfig):
     """QVPO: a diffusion policy that imitates its best actions and a few uniform ones."""
 
     lr: float = 1e-4
@@ -28,8 +26,6 @@ class QVPOConfig(ActorConfig):
     """Adam epsilon."""
     grad_clip: float | None = 2.0
     """Largest gradient norm over all parameters jointly; None turns clipping off."""
-    polyak: float = 0.005
-    """Rate at which the target policy follows, at actor updates."""
     diffusion_steps: int = 20
     """Steps T from noise to action."""
     n_embed: int = 32
@@ -47,11 +43,11 @@ class QVPOConfig(ActorConfig):
     n_uniform: int = 10
     """Uniform actions per state that are imitated too: the entropy term."""
     entropy: float = 0.02
-    """Weight of each uniform action, as a share of its state's advantage, at the start."""
+    """Weight of each uniform action at the start, as a share of its state's advantage."""
     entropy_end: float = 0.002
-    """Its floor; a start below it stays as it is."""
+    """Floor of the weight of uniform actions; a start below it stays as it is."""
     entropy_updates: int = 1_000_000
-    """Actor updates over which it would fall to zero."""
+    """Actor updates over which the weight of uniform actions falls to zero, but for its floor."""
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot be built or learn."""
@@ -61,7 +57,6 @@ class QVPOConfig(ActorConfig):
         self.require(self.n_embed % 2 == 0, "n_embed", "must be even")
         self.require(self.n_train >= 2, "n_train", "must be at least 2, to have an advantage")
         self.require(0 <= self.n_uniform <= 65536, "n_uniform", "must be from 0 to 65536")
-        self.require(0 < self.polyak <= 1, "polyak", "must be in (0, 1]")
         for name in ("noise_ratio", "entropy", "entropy_end"):
             ok = 0 <= getattr(self, name) < float("inf")
             self.require(ok, name, "must be finite and not negative")
@@ -72,11 +67,11 @@ class QVPOConfig(ActorConfig):
         return QVPO(self, spec, streams)
 
 
-class QVPO(Actor):
+class QVPO(TargetActor):
     """Policy: denoise Gaussian noise to an action; loss: advantage-weighted noise prediction."""
 
     climbs = False
-    done: Tensor
+    n_updates: Tensor
 
     def __init__(self, config: QVPOConfig, spec: EnvSpec, streams: Streams) -> None:
         net = Denoiser(
@@ -95,17 +90,17 @@ class QVPO(Actor):
         self.config = config
         self.action_dim = spec.action_dim
         self.diffusion = Diffusion(config.diffusion_steps)
-        self.target_net = deepcopy(net).requires_grad_(False)
-        self._target_flat = flatten_(self.target_net.parameters())
-        self.register_buffer("done", torch.zeros(()))
-        """Actor updates so far."""
+        self.register_buffer("n_updates", torch.zeros(()))
         self._target_draws, self._policy_draws = streams("target_noise"), streams("policy_noise")
-        self._diffuse_draws = streams("diffuse_draws")
+        self._diffuse_draws = streams("policy_diffusion")
 
     def act(self, obs: Tensor, q: QFn, *, explore: bool, generator: torch.Generator) -> Tensor:
         """The best of a few samples, of more when not exploring."""
-        n = self.config.n_explore if explore else self.config.n_play
-        return self._best(self._sample(self.net, obs, n, generator), obs, q)[0]
+        if explore:
+            samples = self._sample(self.net, obs, self.config.n_explore, generator)
+        else:  # Equal observations of a batch get equal candidates.
+            samples = self._sample(self.net, obs, self.config.n_play, generator, shared=True)
+        return self._best(samples, obs, q)[0]
 
     def bootstrap(self, next_obs: Tensor, target_q: QFn) -> Bootstrap:
         """The best of a few samples of the target policy, under the target critic."""
@@ -139,22 +134,30 @@ class QVPO(Actor):
         }
 
     def update(self, batch: Batch, q: QFn) -> Metrics:
-        """The policy step, then the target policy follows."""
+        """The policy step, counted for the entropy weight."""
         metrics = super().update(batch, q)
-        polyak_(self._target_flat, self.optimizer.flat, self.config.polyak)
-        self.done.add_(1)
+        self.n_updates.add_(1)
         return metrics
 
     def _entropy(self) -> Tensor:
         """Weight of a uniform action: falls linearly to its floor, 0-d."""
         c = self.config
-        left = 1 - self.done / c.entropy_updates
+        left = 1 - self.n_updates / c.entropy_updates
         return (c.entropy * left).clamp(min=min(c.entropy_end, c.entropy))
 
-    def _sample(self, net: nn.Module, obs: Tensor, n: int, generator: torch.Generator) -> Tensor:
-        """N actions per state, without gradient: (b, n, a)."""
-        shape = (self.config.diffusion_steps, len(obs), n, self.action_dim)
-        noise = torch.randn(shape, generator=generator, device=obs.device)
+    def _sample(
+        self,
+        net: nn.Module,
+        obs: Tensor,
+        n: int,
+        generator: torch.Generator,
+        *,
+        shared: bool = False,
+    ) -> Tensor:
+        """N actions per state, of noise that rows may share, without gradient: (b, n, a)."""
+        b = len(obs)
+        shape = (self.config.diffusion_steps, 1 if shared else b, n, self.action_dim)
+        noise = torch.randn(shape, generator=generator, device=obs.device).expand(-1, b, -1, -1)
         assert isinstance(net, Denoiser)
         with torch.no_grad():
             return self.diffusion.denoise(

@@ -1,26 +1,22 @@
 """Twin delayed deterministic policy gradient (Fujimoto et al. 2018), actor side."""
 
-from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from bridgerl.actors.base import Actor, ActorConfig
-from bridgerl.nn.flat import flatten_, polyak_
+from bridgerl.actors.base import TargetActor, TargetActorConfig
 from bridgerl.nn.mlp import MLP
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 
 
 @dataclass(frozen=True)
-class TD3Config(ActorConfig):
+class TD3Config(TargetActorConfig):
     """TD3: a deterministic policy, updated late, smoothed in the target."""
 
     delay: int = 2
     """Critic updates per actor update."""
-    polyak: float = 0.005
-    """Rate at which the target policy follows, at actor updates."""
     explore_noise: float = 0.1
     """Standard deviation of exploration noise, in units of the action half-range."""
     target_noise: float = 0.2
@@ -29,9 +25,8 @@ class TD3Config(ActorConfig):
     """Bound of the smoothing noise."""
 
     def __post_init__(self) -> None:
-        """Refuse rates and noises out of range."""
+        """Refuse noises out of range."""
         super().__post_init__()
-        self.require(0 < self.polyak <= 1, "polyak", "must be in (0, 1]")
         for name in ("explore_noise", "target_noise", "target_noise_clip"):
             ok = 0 <= getattr(self, name) < float("inf")
             self.require(ok, name, "must be finite and not negative")
@@ -41,14 +36,12 @@ class TD3Config(ActorConfig):
         return TD3(self, spec, streams)
 
 
-class TD3(Actor):
+class TD3(TargetActor):
     """Policy a = tanh(net(s)); loss -mean Q(s, a)."""
 
     def __init__(self, config: TD3Config, spec: EnvSpec, streams: Streams) -> None:
         super().__init__(config, MLP((spec.obs_dim, *config.hidden, spec.action_dim)))
         self.config = config
-        self.target_net = deepcopy(self.net).requires_grad_(False)
-        self._target_flat = flatten_(self.target_net.parameters())
         self._target_noise = streams("target_noise")
 
     def act(self, obs: Tensor, q: QFn, *, explore: bool, generator: torch.Generator) -> Tensor:
@@ -70,9 +63,3 @@ class TD3(Actor):
     def loss(self, batch: Batch, q: QFn) -> tuple[Tensor, Metrics]:
         """-mean Q(s, pi(s))."""
         return -q(batch.obs, torch.tanh(self.net(batch.obs))).mean(), {}
-
-    def update(self, batch: Batch, q: QFn) -> Metrics:
-        """The policy step, then the target policy follows."""
-        metrics = super().update(batch, q)
-        polyak_(self._target_flat, self.optimizer.flat, self.config.polyak)
-        return metrics

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -69,7 +69,7 @@ class Critic(nn.Module, ABC):
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
     ) -> Tensor:
-        """Z_tau(s, a), tau (b or 1, k) -> (b, k); a critic without a law is a point mass."""
+        """Z_tau(s, a), tau in (0, 1), (b or 1, k) -> (b, k); without a law, a point mass."""
         with torch.no_grad():
             return self.q(obs, action, target=target)[:, None].expand(-1, tau.shape[-1])
 
@@ -80,6 +80,10 @@ class Critic(nn.Module, ABC):
     def advice(self, metrics: Mapping[str, float]) -> str | None:
         """What the latest metrics say against a setting, once learning has settled."""
         return None
+
+    def _heads(self, *, target: bool) -> list[Any]:
+        """The independent networks of a critic whose `online` is a list of them."""
+        return list((self.target if target else self.online).children())
 
     def update(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """One gradient step on the online weights."""

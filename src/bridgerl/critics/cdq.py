@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bridgerl.critics.base import Critic, CriticConfig
 from bridgerl.nn.mlp import Heads
+from bridgerl.ops.targets import bellman
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
@@ -45,18 +46,18 @@ class CDQ(Critic):
     def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
         """Sum over heads of the mean squared error."""
         with torch.no_grad():
-            next_q = self._heads(batch.next_obs, boot.action, target=True).amin(-1)
-            y = batch.reward + batch.discount * (next_q - boot.entropy_cost)
-        q = self._heads(batch.obs, batch.action)
-        loss = (q - y[:, None]).square().mean(0).sum()
+            next_q = self._values(batch.next_obs, boot.action, target=True).amin(-1, keepdim=True)
+            y = bellman(batch, boot, next_q)
+        q = self._values(batch.obs, batch.action)
+        loss = (q - y).square().mean(0).sum()
         return loss, {"critic/q": q.detach().mean(), "critic/target": y.mean()}
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Minimum over heads, or the first head: (b,)."""
-        q = self._heads(obs, action, target=target)
+        q = self._values(obs, action, target=target)
         return q.amin(-1) if self._actor_q == "min" else q[:, 0]
 
-    def _heads(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+    def _values(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Every head's value: (b, h)."""
         net = self.target if target else self.online
         return net(torch.cat([obs, action], -1)).squeeze(-1)

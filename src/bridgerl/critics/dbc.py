@@ -162,7 +162,7 @@ class DBC(Critic):
 
         x, start = torch.cat([batch.obs, batch.action], -1), tau.expand(b, -1)
         at_zero, at_t, places = [], [], []
-        for net in self._nets(target=False):
+        for net in self._heads(target=False):
             context = net.begin(x, tau)
             at_zero.append(net(context, torch.zeros_like(t[:1]), start))
             with torch.no_grad():
@@ -208,15 +208,11 @@ class DBC(Critic):
         """Within kappa the loss is quadratic: a law no wider than that gets expectiles."""
         return kappa_advice(self.config.kappa, metrics["critic/target_spread"])
 
-    def _nets(self, *, target: bool) -> list[EndpointNet]:
-        nets = self.target if target else self.online
-        return list(nets.children())  # pyright: ignore[reportReturnType]
-
     def _atoms(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False) -> Tensor:
         """Walk every level over the bridge: tau (b or 1, k) -> (b, h, k)."""
         x = torch.cat([obs, action], -1)
         start, steps = tau.expand(len(x), -1), self.config.bridge_steps
-        nets = self._nets(target=target)
+        nets = self._heads(target=target)
         return torch.stack([self._walk(net, net.begin(x, tau), start, steps) for net in nets], 1)
 
     def _walk(self, net: EndpointNet, context: Context, start: Tensor, steps: int) -> Tensor:

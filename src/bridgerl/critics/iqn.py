@@ -87,10 +87,10 @@ class IQN(Critic):
         c, b = self.config, len(batch.reward)
         with torch.no_grad():
             tau = self._draw(batch.obs, c.n_target, self._levels)
-            atoms = self._heads(batch.next_obs, boot.action, tau, target=True).amin(1)
+            atoms = self._returns(batch.next_obs, boot.action, tau, target=True).amin(1)
             y = bellman(batch, boot, atoms.sort(-1).values)
             tau = self._draw(batch.obs, c.n_online, self._levels)
-        pred = self._heads(batch.obs, batch.action, tau)
+        pred = self._returns(batch.obs, batch.action, tau)
         loss = quantile_huber_sorted(pred, y, tau, c.kappa).sum() / b
         return loss, {
             "critic/q": pred.detach().mean(),
@@ -101,30 +101,29 @@ class IQN(Critic):
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of the return at random levels: (b,)."""
         tau = self._draw(obs, self.config.n_actor, self._actor_levels)
-        return self._heads(obs, action, tau, target=target).amin(1).mean(1)
+        return self._returns(obs, action, tau, target=target).amin(1).mean(1)
 
     @torch.no_grad()
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of the return at midpoint levels, the same for every candidate: (b,)."""
         tau = midpoint_levels(self.config.n_rank)[None].to(obs)
-        return self._heads(obs, action, tau, target=target).amin(1).mean(1)
+        return self._returns(obs, action, tau, target=target).amin(1).mean(1)
 
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
     ) -> Tensor:
         """min_h Z_h(s, a; tau): tau (b or 1, k) -> (b, k)."""
         with torch.no_grad():
-            return self._heads(obs, action, tau.to(obs), target=target).amin(1)
+            return self._returns(obs, action, tau.to(obs), target=target).amin(1)
 
     def advice(self, metrics: Mapping[str, float]) -> str | None:
         """Within kappa the loss is quadratic: a law no wider than that gets expectiles."""
         return kappa_advice(self.config.kappa, metrics["critic/target_spread"])
 
-    def _heads(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False) -> Tensor:
+    def _returns(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False) -> Tensor:
         """Every head's return at the levels tau (b or 1, k): (b, h, k)."""
         x = torch.cat([obs, action], -1)
-        nets = (self.target if target else self.online).children()
-        return torch.stack([net(x, tau) for net in nets], 1)
+        return torch.stack([net(x, tau) for net in self._heads(target=target)], 1)
 
     def _draw(self, like: Tensor, k: int, generator: torch.Generator) -> Tensor:
         """Levels, (b, k) or (1, k)."""

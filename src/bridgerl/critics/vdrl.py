@@ -87,7 +87,7 @@ class VDRL(Critic):
         self.diffusion = Diffusion(config.diffusion_steps)
         self.bounds = ReturnBounds()
         self._target_draws, self._actor_draws = streams("target_draws"), streams("actor_draws")
-        self._diffuse_draws = streams("diffuse_draws")
+        self._diffuse_draws = streams("value_diffusion")
 
     def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
         """Squared error of the predicted noise: sum over heads, mean over targets and rows."""
@@ -103,7 +103,7 @@ class VDRL(Critic):
             eps = torch.randn((*shape, 1), generator=g, device=device)
             x = self.diffusion.diffuse(y[..., None] / c.z_scale, eps, k)
         condition = torch.cat([batch.obs, batch.action], -1)
-        errors = [eps - net(net.begin(condition), x, k) for net in self._nets(target=False)]
+        errors = [eps - net(net.begin(condition), x, k) for net in self._heads(target=False)]
         loss = torch.stack(errors).square().mean((1, 2, 3)).sum()
         return loss, {"critic/target": y.mean(), "critic/target_spread": y.std(correction=0)}
 
@@ -130,10 +130,6 @@ class VDRL(Critic):
         z = self.particles(obs, action, READ_SAMPLES, target=target).sort(-1).values
         return sample_quantile(z, tau.to(obs))
 
-    def _nets(self, *, target: bool) -> list[Denoiser]:
-        nets = self.target if target else self.online
-        return list(nets.children())  # pyright: ignore[reportReturnType]
-
     def _noise(self, b: int, n: int, generator: torch.Generator) -> Tensor:
         """Start and steps of n walks: (T, b, n, 1)."""
         shape = (self.config.diffusion_steps, b, n, 1)
@@ -150,7 +146,7 @@ class VDRL(Critic):
             predict = partial(net, net.begin(c))
             return self.diffusion.denoise(predict, noise, limits=limits)[..., 0]
 
-        return scale * torch.stack([walk(net) for net in self._nets(target=target)], 1)
+        return scale * torch.stack([walk(net) for net in self._heads(target=target)], 1)
 
     def _select(self, z: Tensor) -> Tensor:
         """The returns (b, h, n) that make the target: (b, n)."""

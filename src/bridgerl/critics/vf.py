@@ -102,7 +102,7 @@ class VF(Critic):
         """Mean of confidence * sum over heads of (path_weight path + velocity_weight velocity)."""
         c, b = self.config, len(batch.reward)
         with torch.no_grad():
-            eps = self._normal(b)
+            eps = self._normal(b, self._noise)
             if c.bounded:
                 self.bounds.widen(batch, boot)
             t = torch.rand((b, 1), generator=self._times, device=eps.device)
@@ -158,17 +158,13 @@ class VF(Critic):
         z = torch.clamp((eps[:, None] + v).mean(1)[:, 0], *self._limits())
         return self.config.z_scale * z
 
-    def _nets(self, *, target: bool) -> list[Velocity]:
-        nets = self.target if target else self.online
-        return list(nets.children())  # pyright: ignore[reportReturnType]
-
     def _velocities(self, x: Tensor, t: Tensor, z: Tensor, *, target: bool) -> Tensor:
         """Every head's velocity of z (b, n): (b, h, n)."""
-        return torch.stack([net(net.begin(x), t, z) for net in self._nets(target=target)], 1)
+        return torch.stack([net(net.begin(x), t, z) for net in self._heads(target=target)], 1)
 
     def _flow(self, x: Tensor, eps: Tensor, ends: Tensor, *, target: bool) -> Tensor:
         """Every head's Euler solve from noise (b, n) at 0 to the times `ends`: (b, h, n)."""
-        return torch.stack([self._solve(n, x, eps, ends) for n in self._nets(target=target)], 1)
+        return torch.stack([self._solve(n, x, eps, ends) for n in self._heads(target=target)], 1)
 
     def _solve(self, net: Velocity, x: Tensor, eps: Tensor, ends: Tensor) -> Tensor:
         base, z, dt = net.begin(x), eps, ends / self.config.flow_steps
@@ -183,9 +179,9 @@ class VF(Critic):
         """sigmoid(-temperature / std) + 1/2, std = |dz_1 / deps| of the target flow: (b,)."""
         if self.config.confidence is None:
             return x.new_ones(len(x))
-        eps = self._normal(len(x))
+        eps = self._normal(len(x), self._noise)
         spreads = []
-        for net in self._nets(target=True):
+        for net in self._heads(target=True):
             start = eps.clone().requires_grad_()
             with torch.enable_grad():
                 end = self._solve(net, x, start, torch.ones_like(eps[:1]))
@@ -193,10 +189,10 @@ class VF(Critic):
         std = torch.cat(spreads, 1).mean(1)
         return torch.sigmoid(-self.config.confidence / std) + 0.5
 
-    def _normal(self, b: int, generator: torch.Generator | None = None) -> Tensor:
+    def _normal(self, b: int, generator: torch.Generator) -> Tensor:
         """Standard normal noise: (b, 1)."""
         device = self.bounds.discount.device
-        return torch.randn((b, 1), generator=generator or self._noise, device=device)
+        return torch.randn((b, 1), generator=generator, device=device)
 
     def _limits(self) -> tuple[Tensor, Tensor]:
         """What returns / z_scale are kept within, 0-d."""

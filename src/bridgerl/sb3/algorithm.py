@@ -14,7 +14,7 @@ from stable_baselines3.common.noise import ActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples, Schedule
-from stable_baselines3.common.utils import FloatSchedule, check_for_correct_spaces
+from stable_baselines3.common.utils import FloatSchedule, check_for_correct_spaces, get_system_info
 from torch import Tensor
 
 from bridgerl.actors import ActorConfig
@@ -204,9 +204,16 @@ class ActorCritic(OffPolicyAlgorithm):
         path: files.Place,
         env: GymEnv | None = None,
         device: torch.device | str = "auto",
+        custom_objects: None = None,
+        print_system_info: bool = False,
+        force_reset: bool = True,
         **kwargs: Any,
     ) -> Self:
         """Make a saved model again; keywords replace its stored arguments."""
+        if custom_objects is not None:
+            raise UserError("no file of ours holds code, so there are no custom_objects to replace")
+        if print_system_info:
+            get_system_info()
         header, tensors = files.read_model(path)
         known = [*ATTRIBUTES, "action_noise", "replay_buffer_class"]
         for key in kwargs:
@@ -229,7 +236,12 @@ class ActorCritic(OffPolicyAlgorithm):
         if env is not None:
             stored["n_envs"] = env.num_envs
         vars(model).update(stored | kwargs)
-        model._setup_model()
+        try:
+            model._setup_model()
+        except (RuntimeError, MemoryError) as error:  # How torch and NumPy say it.
+            raise StorageFault(
+                f"no memory for the model that the file describes: {error}"
+            ) from None
         weights = _under("agent.", tensors)
         check_fit(weights, model.agent.state_dict(), "the saved model")
         model.agent.load_state_dict(weights)
@@ -267,7 +279,8 @@ class ActorCritic(OffPolicyAlgorithm):
         data: dict[str, Any] = {name: getattr(self, name, None) for name in ATTRIBUTES}
         data |= {"train_freq": frequency.frequency, "train_unit": frequency.unit.value}
         if code["learning_rate"]:
-            data["learning_rate"] = self.lr_schedule(self._current_progress_remaining)
+            # Where it started: where it ended may be 0, and a constant 0 would learn nothing.
+            data["learning_rate"] = float(self.lr_schedule(1.0))
         if code["replay_buffer_class"]:
             data["replay_buffer_kwargs"] = {}
         data = {k: v.item() if isinstance(v, np.generic) else v for k, v in data.items()}

@@ -46,6 +46,21 @@ class Attributes:
     _episode_num: int
     _n_updates: int
 
+    def __post_init__(self) -> None:
+        """Refuse numbers that cannot train, under the names of the arguments."""
+        least = {"buffer_size": 1, "batch_size": 1, "train_freq": 1, "n_steps": 1, "n_envs": 1}
+        least |= {"_stats_window_size": 1, "gradient_steps": -1, "num_timesteps": 0}
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                raise UserError(f"{name} must be at least {low}, got {getattr(self, name)}")
+        rate = self.learning_rate
+        if rate is not None and not 0 <= rate < 1:
+            raise UserError(f"learning_rate must be in [0, 1), got {rate}")
+        if not 0 <= self.gamma <= 1:
+            raise UserError(f"gamma must be in [0, 1], got {self.gamma}")
+        if self.seed is not None and not 0 <= self.seed < 2**32:
+            raise UserError(f"seed must be from 0 to 2**32 - 1, got {self.seed}")
+
 
 @dataclass(frozen=True)
 class Header:
@@ -73,10 +88,7 @@ class Header:
         version = config.get("format") if isinstance(config, dict) else None
         if version != FORMAT:
             raise UserError(f"{name} has format {version}, this release reads format {FORMAT}")
-        header = decode_fields(cls, config, name)
-        if header.attributes.n_envs < 1:
-            raise UserError(f"{name} tells of a model without environments")
-        return header
+        return decode_fields(cls, config, name)
 
 
 def write_model(place: Place, header: Header, tensors: dict[str, Tensor]) -> None:
@@ -188,6 +200,8 @@ def _read(place: Place, suffix: str) -> tuple[str, bytes]:
     """Name and bytes of a file; the suffix may be left out."""
     if not isinstance(place, str | Path):
         return "the given file", place.read()
-    path = Path(place) if Path(place).is_file() else Path(f"{place}{suffix}")
+    path = Path(place)
+    if not path.is_file() and path.suffix != suffix:
+        path = Path(f"{place}{suffix}")
     # Followed, because caches of downloaded models are full of links.
     return str(path), store.read_bytes(path.resolve())
