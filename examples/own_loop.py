@@ -99,7 +99,8 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)  # Small networks are fastest so on a CPU.
     returns = train(args.env, args.steps)
-    print(f"episodes {len(returns)}, first {returns[0]:.0f}, last ten", *map(round, returns[-10:]))
+    last = " ".join(f"{r:.0f}" for r in returns[-10:])
+    print(f"episodes {len(returns)}, first {sum(returns[:1]):.0f}, last ten {last}")
 
 
 if __name__ == "__main__":

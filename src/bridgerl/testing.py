@@ -159,9 +159,7 @@ def test_particles_and_quantiles_describe_one_law(name: str) -> None:
 
 
 @for_critics
-@pytest.mark.parametrize(
-    ("discount", "value", "tolerance"), [(0.99, 100.0, 0.2), (0.0, 1.0, 0.03)]
-)
+@pytest.mark.parametrize(("discount", "value", "tolerance"), [(0.99, 100.0, 0.2), (0.0, 1.0, 0.03)])
 def test_a_self_loop_with_reward_one_is_worth_the_geometric_sum(
     name: str, discount: float, value: float, tolerance: float
 ) -> None:

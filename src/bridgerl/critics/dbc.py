@@ -50,8 +50,8 @@ class DBCConfig(CriticConfig):
     n_rank: int = 8
     """Atoms per head, at fixed levels, in the value that ranks candidate actions."""
     drop: float = 12 / 128
-    """Share of the pooled target atoms to drop from the top; the default is the median of the
-    paper's tasks, for tasks that no preset names."""
+    """Share of the pooled target atoms to drop from the top: the paper's for its tasks, the median
+    of them for others."""
     bridge_steps: int = 5
     """Steps M from level to return."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"

@@ -25,8 +25,8 @@ class TQCConfig(CriticConfig):
     n_atoms: int = 25
     """Atoms per network."""
     drop: float = 2 / 25
-    """Share of the pooled target atoms to drop from the top; the default is the median of the
-    paper's tasks, for tasks that no preset names."""
+    """Share of the pooled target atoms to drop from the top: the paper's for its tasks, the median
+    of them for others."""
     kappa: float = 1.0
     """Width of the Huber parabola, in units of the return."""
 
