@@ -35,7 +35,7 @@ Z_0 = mixture_quantile((np.arange(N_PARTICLES) + 0.5) / N_PARTICLES)
 SHOWN = (0, 1, 5, 10)
 EDGES = np.linspace(-170, 170, 69)
 """Bins of the pictures, in units of Z_0."""
-NAMES = {"flow": "flow matching", "dbc": "DBC"}
+NAMES = {"flow": "flow matching"}
 FIGURES = {
     "w1": ("W1", ".2f"),
     "w1_share": ("W1 / std", ".1%"),
@@ -218,7 +218,7 @@ def draw_toy(result: dict[str, Any], path: Path) -> None:
         # A law that collapses is cut off; the exact one would vanish beneath it.
         ax.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.5 * truth.max()), yticks=[])
     for ax, name, color in zip(axes[:: len(columns)], config.critics, COLORS, strict=False):
-        ax.set_ylabel(NAMES.get(name, name), color=color, fontsize=12)
+        ax.set_ylabel(NAMES.get(name, name.upper()), color=color, fontsize=12)
     for ax in axes[-len(columns) :]:
         ax.set_xlabel("return")
     axes[0].plot([], [], color=TRUTH, lw=1.2, label="learned, a line per seed")
