@@ -347,15 +347,15 @@ def test_300_updates_are_bit_equal_with_a_save_and_load_in_between(actor: str, c
 
 @for_pairs
 def test_a_one_step_bandit_is_solved(actor: str, critic: str) -> None:
-    """Reward 20 (1 - |a - 0.5|^2), then the end: the policy finds 0.5 through the critic."""
+    """Reward 40 (1 - |a - 0.5|^2), then the end: the policy finds 0.5 through the critic."""
     config = resolve("contract", actor, critic, "lite")
     policy = dataclasses.replace(config.actor, lr=5e-4)
     value = dataclasses.replace(config.critic, lr=3e-3)
     agent = build_agent(policy, value, SPEC, Streams(0))
-    for step in range(450):
+    for step in range(500):
         batch = make_batch(64, seed=step, discount=0.0)
-        batch = batch._replace(reward=20 * (1 - (batch.action - 0.5).square().sum(-1)))
-        if step < 250:  # The slopes of a critic that knows nothing push a tanh into its corner.
+        batch = batch._replace(reward=40 * (1 - (batch.action - 0.5).square().sum(-1)))
+        if step < 300:  # The slopes of a critic that knows nothing push a tanh into its corner.
             agent.critic.update(batch, make_boot())
         else:
             agent.update(batch)
