@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bridgerl.critics import CRITICS, Critic, CriticConfig
-from bridgerl.nn.mlp import Heads
+from bridgerl.nn.heads import Heads
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from bridgerl.critics.dbc import DBC, DBCConfig
 from bridgerl.errors import UserError
-from bridgerl.nn.endpoint import EndpointNet
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec
@@ -33,43 +32,16 @@ def _batch(n: int = 32) -> tuple[Batch, Bootstrap]:
     return batch, Bootstrap(_draw(n, 2, seed=4).tanh(), torch.zeros(n))
 
 
-@pytest.mark.parametrize("z_scale", [1.0, 50.0])
-@pytest.mark.parametrize("trunk", [(), (16, 12)])
-def test_split_first_layer_equals_the_concatenated_one(
-    trunk: tuple[int, ...], z_scale: float
-) -> None:
-    torch.manual_seed(0)
-    net = EndpointNet(5, (16, 8), trunk=trunk, n_embed=4, z_scale=z_scale)
-    x, tau, t, z = _draw(7, 5), torch.rand(7, 6), torch.rand(7, 1), 10 * _draw(7, 6, seed=1)
-    fast = net(net.begin(x, tau), t, z)
-
-    features, location = x, torch.zeros(7, 1)
-    if net.trunk is not None and net.locate is not None:
-        features = torch.relu(net.trunk(x))
-        location = net.locate(features)
-    for row in range(7):
-        for atom in range(6):
-            inputs = torch.cat(
-                [
-                    features[row],
-                    net.embed_tau(tau[row, atom]),
-                    net.embed_t(t[row, 0]),
-                    (z[row, atom] - location[row]) / z_scale,
-                ]
-            )
-            slow = location[row] + z_scale * net.rest(torch.relu(net.first(inputs)))
-            torch.testing.assert_close(fast[row, atom], slow[0], rtol=1e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("network", ["mlp", "factored"])
 def test_one_step_is_the_prediction_at_the_level_itself(network: str) -> None:
     critic = _dbc(network=network, bridge_steps=1)
     batch, _ = _batch(4)
     tau = torch.rand(4, 5)
-    x = torch.cat([batch.obs, batch.action], -1)
-    nets = critic._heads(target=False)
-    heads = [net(net.begin(x, tau), torch.zeros(1, 1), tau) for net in nets]
-    expected = torch.stack(heads, 1).mean(1)
+    net = critic._net(target=False)
+    context = net.begin(torch.cat([batch.obs, batch.action], -1), tau.t()[None])
+    start = tau.t().expand(2, -1, -1)
+    heads = context.location + net(context, net.at(torch.zeros(1)), start)
+    expected = heads.mean(0).t()
     torch.testing.assert_close(critic.quantiles(batch.obs, batch.action, tau), expected)
 
 
@@ -77,7 +49,7 @@ def test_q_back_propagates_through_every_step_to_the_action() -> None:
     """Against finite differences in the action, levels held fixed."""
     critic = _dbc(bridge_steps=5)
     batch, _ = _batch(4)
-    tau = torch.rand(4, 6)
+    tau = torch.rand(1, 6, 4)
     action = batch.action.clone().requires_grad_()
     (slope,) = torch.autograd.grad(critic._atoms(batch.obs, action, tau).mean((1, 2)).sum(), action)
     step = 1e-2

@@ -46,8 +46,8 @@ class Slow:
 
     def __init__(self, critic: DBC) -> None:
         self.c = critic.config
-        self.online = [_copies(net) for net in critic.online.children()]
-        self.target = [_copies(net) for net in critic.target.children()]
+        self.online = _copies(critic.online, self.c.n_heads)
+        self.target = _copies(critic.target, self.c.n_heads)
 
     def xi(self, t: float) -> float:
         """By Simpson's rule for the integral of theta."""
@@ -65,42 +65,57 @@ class Slow:
 
         return math.sinh(rest(t)) / math.sinh(rest(0.0))
 
-    def predict(self, w: Weights, x: Tensor, tau: Tensor, t: Tensor, z: Tensor) -> Tensor:
-        """One network on all its inputs side by side: (b, k)."""
+    def features(self, w: Weights, x: Tensor) -> tuple[Tensor, Tensor]:
+        """What the per-atom network knows of (s, a), and where its returns lie: (b, f), (b, 1)."""
+        if self.c.network == "mlp":
+            return x, torch.zeros(len(x), 1).double()
+        for i in range(len(self.c.hidden)):
+            x = torch.relu(_affine(w, f"trunk.{i}", x))
+        return x, _affine(w, "from_features", x)[:, -1:]
+
+    def deviation(self, w: Weights, x: Tensor, tau: Tensor, t: Tensor, u: Tensor) -> Tensor:
+        """One network on all its inputs side by side, less the location: (b, k)."""
         c = self.c
-        features, location = x, torch.zeros(len(x), 1).double()
-        if c.network == "factored":
-            features = torch.relu(_mlp(w, "trunk", x, len(c.hidden)))
-            location = features @ w["locate.weight"].T + w["locate.bias"]
+        features, _ = self.features(w, x)
 
-        def embed(name: str, u: Tensor) -> Tensor:
-            waves = torch.stack([torch.cos(math.pi * i * u) for i in range(1, c.n_embed + 1)], -1)
-            return torch.relu(waves @ w[f"{name}.project.weight"].T + w[f"{name}.project.bias"])
+        def embed(name: str, v: Tensor) -> Tensor:
+            waves = torch.stack([torch.cos(math.pi * i * v) for i in range(1, c.n_embed + 1)], -1)
+            return torch.relu(_affine(w, f"{name}.project", waves))
 
-        wide = (*z.shape, -1)
+        wide = (*u.shape, -1)
         inputs = [
             features[:, None].expand(wide),
             embed("embed_tau", tau),
             embed("embed_t", t).expand(wide),
-            ((z - location) / c.z_scale)[..., None],
+            (u / c.z_scale)[..., None],
         ]
-        h = torch.relu(torch.cat(inputs, -1) @ w["first.weight"].T + w["first.bias"])
-        depth = len(c.hidden if c.network == "mlp" else c.particle)
-        return location + c.z_scale * _mlp(w, "rest", h, depth)[..., 0]
+        sizes = c.hidden if c.network == "mlp" else c.particle
+        width = sizes[0]
+        blocks = [w[f"from_{k}.weight"][:width] for k in ("features", "tau", "t", "z")]
+        bias = w["from_features.bias"][:width, 0]
+        h = torch.relu(torch.cat(inputs, -1) @ torch.cat(blocks, 1).T + bias)
+        for i in range(len(sizes)):
+            h = _affine(w, f"rest.{i}", h)
+            h = torch.relu(h) if i < len(sizes) - 1 else h
+        return c.z_scale * h[..., 0]
 
     def walk(self, w: Weights, x: Tensor, tau: Tensor, steps: int) -> Tensor:
-        """So many of the M steps from tau: (b, k)."""
+        """So many of the M steps from tau, as returns: (b, k). The endpoint predicted at (t, z) is
+        m + deviation(z - (1 - xi(t)) m).
+        """
         z, m = tau, self.c.bridge_steps
+        _, location = self.features(w, x)
         for i in range(steps):
-            t = torch.full((len(x), 1), i / m).double()
-            end = self.predict(w, x, tau, t, z)
-            z = z + (self.xi(i / m) - self.xi((i + 1) / m)) * (end - tau)
+            t, now = torch.full((len(x), 1), i / m).double(), self.xi(i / m)
+            end = location + self.deviation(w, x, tau, t, z - (1 - now) * location)
+            z = z + (now - self.xi((i + 1) / m)) * (end - tau)
         return z
 
-    def targets(self, batch: Batch, boot: Bootstrap, tau: Tensor) -> Tensor:
+    def targets(self, batch: Batch, boot: Bootstrap, tau: list[Tensor]) -> Tensor:
         """Ascending y: (b, kept)."""
-        x = torch.cat([batch.next_obs, boot.action], -1).double()
-        atoms = torch.cat([self.walk(w, x, tau, self.c.bridge_steps) for w in self.target], 1)
+        x, m = torch.cat([batch.next_obs, boot.action], -1).double(), self.c.bridge_steps
+        pairs = zip(self.target, tau, strict=True)
+        atoms = torch.cat([self.walk(w, x, own, m) for w, own in pairs], 1)
         kept = atoms.shape[1] - round(self.c.drop * atoms.shape[1])
         z = atoms.sort(1).values[:, :kept] - boot.entropy_cost.double()[:, None]
         return batch.reward.double()[:, None] + batch.discount.double()[:, None] * z
@@ -111,14 +126,14 @@ class Slow:
         levels, times = streams("quantile_levels"), streams("bridge_time")
         m = c.bridge_steps
         with torch.no_grad():
-            y = self.targets(batch, boot, self.levels(c.n_target, levels))
+            y = self.targets(batch, boot, self.pooled_levels(c.n_target, levels))
             tau = self.levels(c.n_online, levels)
             n = y.shape[1]
             index = [[min(max(math.ceil(u * n), 1), n) - 1 for u in row] for row in tau.tolist()]
             label = y.gather(1, torch.tensor(index))
             step = 0
             if c.bridge_input == "path":
-                step = int(torch.randint(min(1, m - 1), m, (1,), generator=times))
+                step = int(torch.randint(min(1, m - 1), m, (1,), generator=streams("bridge_step")))
                 t = torch.full((B, 1), step / m).double()
             else:
                 t = torch.rand((B, 1), generator=times).clamp(min=1e-3).double()
@@ -127,12 +142,15 @@ class Slow:
         total = torch.zeros(()).double()
         zeros, leaks = [], []
         for w in self.online:
-            at_zero = self.predict(w, x, tau, torch.zeros(B, 1).double(), tau)
+            _, location = self.features(w, x)
+            at_zero = location + self.deviation(w, x, tau, torch.zeros(B, 1).double(), tau)
             goal = {"label": label, "self": at_zero.detach()}.get(c.bridge_input)
             place = self.walk(w, x, tau, step).detach()
             if goal is not None:
                 place = share * tau + (1 - share) * goal
-            later = self.predict(w, x, tau, t, place)
+            # Where training stands is a constant of the regression.
+            stand = (place - (1 - share) * location).detach()
+            later = location + self.deviation(w, x, tau, t, stand)
             total = total + 0.5 * self.cost(at_zero, y, tau, label)
             total = total + 0.5 * self.cost(later, y, tau, label)
             zeros.append(at_zero.detach())
@@ -156,21 +174,28 @@ class Slow:
         tau = draw_levels((rows, k), generator, stratified=self.c.stratified)
         return tau.sort(-1).values.double().expand(B, -1)
 
-    def mean(self, nets: list[Weights], x: Tensor, tau: Tensor) -> Tensor:
+    def pooled_levels(self, k: int, generator: torch.Generator) -> list[Tensor]:
+        """Every head's own: strata go to the heads in turn, independent levels to all alike."""
+        if not self.c.stratified:
+            return [self.levels(k, generator)] * self.c.n_heads
+        tau = self.levels(k * self.c.n_heads, generator)
+        return [tau[:, h :: self.c.n_heads] for h in range(self.c.n_heads)]
+
+    def mean(self, nets: list[Weights], x: Tensor, tau: list[Tensor]) -> Tensor:
         """The mean atom of some heads: (b,)."""
-        walks = [self.walk(w, x, tau, self.c.bridge_steps) for w in nets]
+        steps = self.c.bridge_steps
+        walks = [self.walk(w, x, own, steps) for w, own in zip(nets, tau, strict=True)]
         return torch.stack(walks, 1).mean((1, 2))
 
 
-def _copies(net: nn.Module) -> Weights:
-    return {k: p.detach().double().requires_grad_() for k, p in net.named_parameters()}
+def _copies(net: nn.Module, n_heads: int) -> list[Weights]:
+    """Every head's own weights."""
+    params = list(net.named_parameters())
+    return [{k: p[h].detach().double().requires_grad_() for k, p in params} for h in range(n_heads)]
 
 
-def _mlp(w: Weights, name: str, h: Tensor, n_layers: int) -> Tensor:
-    for i in range(n_layers):
-        h = h @ w[f"{name}.layers.{i}.weight"].T + w[f"{name}.layers.{i}.bias"]
-        h = torch.relu(h) if i < n_layers - 1 else h
-    return h
+def _affine(w: Weights, name: str, x: Tensor) -> Tensor:
+    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"][:, 0]
 
 
 def _huber(u: Tensor, kappa: float) -> Tensor:
@@ -226,7 +251,9 @@ def test_loss_gradient_and_metrics_equal_the_slow_reading(case: dict[str, Any]) 
     expected, figures = slow.loss(batch, boot)
     torch.testing.assert_close(loss.double(), expected, rtol=2e-5, atol=1e-7)
     grads = torch.autograd.grad(loss, list(critic.online.parameters()))
-    wanted = torch.autograd.grad(expected, [p for w in slow.online for p in w.values()])
+    names = [k for k, _ in critic.online.named_parameters()]
+    stacked = [[w[k] for w in slow.online] for k in names]
+    wanted = torch.autograd.grad(expected, [p for row in stacked for p in row])
     flat, plain = (torch.cat([g.double().reshape(-1) for g in gs]) for gs in (grads, wanted))
     assert float((flat - plain).norm() / plain.norm()) < 1e-4
     for name, value in figures.items():
@@ -235,7 +262,23 @@ def test_loss_gradient_and_metrics_equal_the_slow_reading(case: dict[str, Any]) 
     assert all(torch.isnan(metrics[k]) for k in empty)
 
 
-@pytest.mark.parametrize("case", [{}, {"network": "factored", "z_scale": 7.0, "n_heads": 3}])
+def test_an_update_nobody_reads_has_the_same_gradient() -> None:
+    batch, boot = _batch()
+    grads = []
+    for measuring in (True, False):
+        critic = _critic({"bridge_input": "self"})
+        critic.measuring = measuring
+        loss, metrics = critic.loss(batch, boot)
+        assert bool(metrics) == measuring
+        grads.append(torch.autograd.grad(loss, list(critic.online.parameters())))
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [{}, {"network": "factored", "z_scale": 7.0, "n_heads": 3}, {"stratified": True}],
+    ids=str,
+)
 def test_values_and_their_slope_equal_the_slow_reading(case: dict[str, Any]) -> None:
     critic, (batch, _) = _critic({"schedule": "linear"} | case), _batch()
     slow = Slow(critic)
@@ -244,7 +287,7 @@ def test_values_and_their_slope_equal_the_slow_reading(case: dict[str, Any]) -> 
     (slope,) = torch.autograd.grad(q.sum(), action)
     theirs = batch.action.double().requires_grad_()
     x = torch.cat([batch.obs.double(), theirs], -1)
-    tau = slow.levels(critic.config.n_actor, Streams(SEED)("actor_levels"))
+    tau = slow.pooled_levels(critic.config.n_actor, Streams(SEED)("actor_levels"))
     expected = slow.mean(slow.online, x, tau)
     (wanted,) = torch.autograd.grad(expected.sum(), theirs)
     torch.testing.assert_close(q.double(), expected, rtol=1e-4, atol=1e-5)
@@ -252,7 +295,8 @@ def test_values_and_their_slope_equal_the_slow_reading(case: dict[str, Any]) -> 
     fixed = torch.tensor([[1 / 6, 1 / 2, 5 / 6]]).double().expand(B, -1)
     for target, nets in ((False, slow.online), (True, slow.target)):
         rank = critic.q_rank(batch.obs, batch.action, target=target).double()
-        torch.testing.assert_close(rank, slow.mean(nets, x, fixed).detach(), rtol=1e-4, atol=1e-5)
+        mean = slow.mean(nets, x, [fixed] * len(nets)).detach()
+        torch.testing.assert_close(rank, mean, rtol=1e-4, atol=1e-5)
         heads = torch.stack([slow.walk(w, x, fixed, 5) for w in nets]).mean(0)
         particles = critic.particles(batch.obs, batch.action, 3, target=target)
         torch.testing.assert_close(particles.double(), heads.detach(), rtol=1e-4, atol=1e-5)

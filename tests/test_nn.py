@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from bridgerl.nn.flat import GuardedAdam, flatten_, polyak_
-from bridgerl.nn.mlp import MLP, Heads
+from bridgerl.nn.heads import Heads
+from bridgerl.nn.mlp import MLP
 from bridgerl.nn.squash import tanh_normal
 
 
@@ -86,9 +87,13 @@ def test_polyak_is_the_convex_combination(rate: float) -> None:
 def test_heads_are_independent_networks_on_one_input() -> None:
     heads = Heads(3, (4, 8, 2))
     x = _draw(7, 4)
-    expected = torch.stack([net(x) for net in heads.nets], 1)
-    assert heads(x).shape == (7, 3, 2)
-    assert torch.equal(heads(x), expected)
+    nets = [MLP((4, 8, 2)) for _ in range(3)]
+    for h, net in enumerate(nets):
+        for mine, theirs in zip(heads.parameters(), net.parameters(), strict=True):
+            theirs.data = mine[h].detach().reshape(theirs.shape)
+    expected = torch.stack([net(x) for net in nets], 1)
+    torch.testing.assert_close(heads(x), expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(heads(x, 2), expected[:, :2], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("u", [-8.0, -2.0, 0.0, 0.3, 3.0, 8.0])

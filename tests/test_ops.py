@@ -112,8 +112,10 @@ def test_a_target_above_the_prediction_raises_it_with_weight_tau() -> None:
 
 def test_huber_is_smooth_where_its_pieces_meet() -> None:
     u = torch.tensor([-3.0, -1.0, -0.5, 0.0, 0.5, 1.0, 3.0])
-    torch.testing.assert_close(huber(u, 1.0), torch.tensor([2.5, 0.5, 0.125, 0, 0.125, 0.5, 2.5]))
-    assert torch.isfinite(huber(torch.tensor([1e30]), 1.0)).all()
+    zero = torch.zeros(())
+    expected = torch.tensor([2.5, 0.5, 0.125, 0, 0.125, 0.5, 2.5])
+    torch.testing.assert_close(huber(u, zero, 1.0), expected)
+    assert torch.isfinite(huber(torch.tensor([1e30]), zero, 1.0)).all()
 
 
 @settings(max_examples=100, deadline=None)

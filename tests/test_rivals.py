@@ -135,6 +135,13 @@ class SlowIQN(Slow):
 
 
 class SlowTQC(Slow):
+    def __init__(self, critic: Critic, heads: Callable[[nn.Module], list[nn.Module]]) -> None:
+        super().__init__(critic, heads)
+        self.online, self.target = (
+            [{k: _of_head(p, h) for k, p in w.items()} for h, w in enumerate(nets)]
+            for nets in (self.online, self.target)
+        )
+
     def atoms(self, nets: list[Weights], x: Tensor) -> list[Tensor]:
         return [_mlp(w, "", x, torch.relu) for w in nets]
 
@@ -291,7 +298,7 @@ def cosine_schedule(steps: int) -> tuple[list[float], list[float]]:
 SLOW: dict[str, Callable[[Critic], Slow]] = {
     "dsac": lambda c: SlowDSAC(c, lambda net: [net]),
     "iqn": lambda c: SlowIQN(c, lambda net: list(net.children())),
-    "tqc": lambda c: SlowTQC(c, lambda net: list(net.nets)),  # pyright: ignore
+    "tqc": lambda c: SlowTQC(c, lambda net: [net] * c.config.n_heads),  # pyright: ignore
     "vf": lambda c: SlowVF(c, lambda net: list(net.children())),
     "vdrl": lambda c: SlowVDRL(c, lambda net: list(net.children())),
 }
@@ -308,7 +315,10 @@ def test_loss_and_gradient_equal_the_slow_reading(
     expected = slow.loss(batch, boot)
     torch.testing.assert_close(loss.double(), expected, rtol=2e-5, atol=1e-6)
     grads = torch.autograd.grad(loss, list(critic.online.parameters()))
+    if name == "tqc":
+        grads = [g[h] for h in range(len(grads[0])) for g in grads]
     wanted = torch.autograd.grad(expected, [p for w in slow.online for p in w.values()])
+    grads = [g.reshape(like.shape) for g, like in zip(grads, wanted, strict=True)]
     for ours, theirs in zip(grads, wanted, strict=True):
         assert float((ours - theirs).norm()) <= 1e-4 * float(theirs.norm()) + 1e-6
 
@@ -617,6 +627,12 @@ def _rows(
 
 def _copies(net: nn.Module) -> Weights:
     return {k: p.detach().double().requires_grad_() for k, p in net.named_parameters()}
+
+
+def _of_head(p: Tensor, h: int) -> Tensor:
+    """One head's weight (out, in) or bias (out,) of a batched layer."""
+    own = p.detach()[h]
+    return (own.squeeze(1) if own.shape[1] == 1 else own).clone().requires_grad_()
 
 
 def _linear(w: Weights, name: str, x: Tensor) -> Tensor:

@@ -181,7 +181,7 @@ def test_replay_is_normalised_by_vecnormalize() -> None:
     model = make(env=env)
     seen = []
     update = model.agent.update
-    model.agent.update = lambda batch: seen.append(batch.obs) or update(batch)
+    model.agent.update = lambda batch, **how: seen.append(batch.obs) or update(batch, **how)
     model.learn(40)
     assert model.replay_buffer is not None
     assert np.abs(model.replay_buffer.observations).max() > 0.25
@@ -200,7 +200,7 @@ def test_n_step_returns_bring_their_own_discount() -> None:
     model = make(n_steps=3)
     seen = []
     update = model.agent.update
-    model.agent.update = lambda batch: seen.append(batch.discount) or update(batch)
+    model.agent.update = lambda batch, **how: seen.append(batch.discount) or update(batch, **how)
     model.learn(40)
     assert isinstance(model.replay_buffer, NStepReplayBuffer)
     discounts = torch.cat(seen)

@@ -12,7 +12,8 @@ from bridgerl.actors.td3 import TD3, TD3Config
 from bridgerl.agent import Agent, build_agent
 from bridgerl.critics.cdq import CDQ, CDQConfig
 from bridgerl.critics.tqc import TQC, TQCConfig
-from bridgerl.nn.mlp import MLP, Heads
+from bridgerl.nn.heads import Heads
+from bridgerl.nn.mlp import MLP
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, EnvSpec
 
@@ -190,21 +191,31 @@ def _set(net: nn.Module, values: list[Tensor]) -> None:
         parameter.copy_(value)
 
 
+def _head(net: Heads, h: int) -> list[Tensor]:
+    """One head's weights and biases, as views of the shapes that nn.Linear has."""
+    return [p.detach()[h].squeeze(1) if "bias" in k else p.detach()[h] for k, p in _named(net)]
+
+
+def _named(net: nn.Module) -> list[tuple[str, Tensor]]:
+    return list(net.named_parameters())
+
+
 def _copy_critic(agent: Agent, model: Any) -> None:
     pairs = ((agent.critic.online, model.critic), (agent.critic.target, model.critic_target))
     for ours, theirs in pairs:
         assert isinstance(agent.critic, CDQ | TQC)
         assert isinstance(ours, Heads)
-        for mine, other in zip(ours.nets, theirs.q_networks, strict=True):
-            _set(mine, _weights(other))
+        for h, other in enumerate(theirs.q_networks):
+            for mine, value in zip(_head(ours, h), _weights(other), strict=True):
+                mine.copy_(value)
 
 
 def _close_critics(agent: Agent, model: Any) -> None:
     pairs = ((agent.critic.online, model.critic), (agent.critic.target, model.critic_target))
     for ours, theirs in pairs:
         assert isinstance(ours, Heads)
-        for mine, other in zip(ours.nets, theirs.q_networks, strict=True):
-            _all_close(_weights(mine), _weights(other))
+        for h, other in enumerate(theirs.q_networks):
+            _all_close(_head(ours, h), _weights(other))
 
 
 def _all_close(ours: list[Tensor], theirs: list[Tensor]) -> None:

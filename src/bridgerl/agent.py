@@ -39,8 +39,12 @@ class Agent(nn.Module):
         action = self.actor.act(x, self.critic.q_rank, explore=explore, generator=generator)
         return action[0].cpu().numpy()
 
-    def update(self, batch: Batch) -> Metrics:
-        """Critic step, actor step every `actor_every`-th time, then the targets follow."""
+    def update(self, batch: Batch, *, measuring: bool = True) -> Metrics:
+        """Critic step, actor step every `actor_every`-th time, then the targets follow.
+
+        Metrics that cost time may be missing when nobody is measuring.
+        """
+        self.critic.measuring = measuring
         with torch.no_grad():
             boot = self.actor.bootstrap(batch.next_obs, self._target_q)
         metrics = self.critic.update(batch, boot)

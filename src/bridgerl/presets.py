@@ -56,10 +56,11 @@ PRESETS: dict[str, Overrides] = {
         "critic.dbc": {
             "network": "factored",
             "hidden": (256, 256),
-            "particle": (32, 32),
-            "n_target": 16,
+            "particle": (16, 16),
+            "n_target": 8,
             "n_online": 16,
             "n_actor": 8,
+            "actor_steps": 2,
             "stratified": True,
             "shared_levels": True,
             "bridge_input": "self",

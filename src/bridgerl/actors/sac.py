@@ -68,10 +68,11 @@ class AutoTemperature(Temperature):
         self.optimizer = GuardedAdam([self.log_value], lr=lr)
 
     def update(self, mean_log_prob: Tensor) -> Metrics:
-        """One step on mean(-log temperature * (log pi + target entropy)), linear in log pi."""
-        loss = -(self.log_value * (mean_log_prob + self._target_entropy)).squeeze(0)
-        self.optimizer.step(loss)
-        return {"actor/temperature_loss": loss.detach()}
+        """One step on -log temperature * mean(log pi + target entropy), linear in both."""
+        slope = -(mean_log_prob + self._target_entropy)
+        loss = (slope * self.log_value.detach()).squeeze(0)
+        self.optimizer.descend(loss, [slope])
+        return {"actor/temperature_loss": loss}
 
 
 class SAC(Actor):

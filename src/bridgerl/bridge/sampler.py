@@ -1,6 +1,6 @@
 """Walking the bridge: step weights on any partition of [0, 1], and the loop that uses them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -10,8 +10,8 @@ from bridgerl.bridge.schedule import Schedule, velocity, xi
 from bridgerl.errors import require
 
 Rule = Literal["integral", "left", "right"]
-EndpointFn = Callable[[Tensor, Tensor], Tensor]
-"""(z, t) -> predicted endpoint, of z's shape; t is 0-d."""
+EndpointFn = Callable[[Tensor, int], Tensor]
+"""(z, i) -> endpoint predicted at the time where step i begins, of z's shape."""
 
 
 def uniform_times(n_steps: int) -> Tensor:
@@ -36,9 +36,9 @@ def endpoint_error(schedule: Schedule, n_steps: int, rule: Rule) -> float:
     return float((1 - step_weights(schedule, uniform_times(n_steps), rule).sum()).abs())
 
 
-def sample(predict: EndpointFn, start: Tensor, times: Tensor, weights: Tensor) -> Tensor:
-    """Walk z <- z + w_i (predict(z, t_i) - start), i = 0 .. M - 1; keeps every gradient."""
+def sample(predict: EndpointFn, start: Tensor, weights: Sequence[float]) -> Tensor:
+    """Walk z <- z + w_i (predict(z, i) - start), i = 0 .. M - 1; keeps every gradient."""
     z = start
-    for t, weight in zip(times[:-1], weights, strict=True):
-        z = z + weight * (predict(z, t) - start)
+    for i, weight in enumerate(weights):
+        z = torch.add(z, predict(z, i) - start, alpha=weight)
     return z

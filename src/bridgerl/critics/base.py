@@ -45,6 +45,10 @@ class CriticConfig(AdamConfig, ABC):
 class Critic(nn.Module, ABC):
     """A value with its own learning rule. Authors write `loss` and `q`."""
 
+    measuring: bool = True
+    """Whether somebody reads this update's figures; if not, a loss may leave out metrics and its
+    own value: it need only have the right gradient."""
+
     def __init__(self, config: CriticConfig, online: nn.Module) -> None:
         super().__init__()
         self.online = online

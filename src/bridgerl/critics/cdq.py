@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bridgerl.critics.base import Critic, CriticConfig
-from bridgerl.nn.mlp import Heads
+from bridgerl.nn.heads import Heads
 from bridgerl.ops.targets import bellman
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
@@ -54,10 +54,12 @@ class CDQ(Critic):
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Minimum over heads, or the first head: (b,)."""
-        q = self._values(obs, action, target=target)
-        return q.amin(-1) if self._actor_q == "min" else q[:, 0]
+        n_heads = None if self._actor_q == "min" else 1
+        return self._values(obs, action, n_heads, target=target).amin(-1)
 
-    def _values(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
-        """Every head's value: (b, h)."""
+    def _values(
+        self, obs: Tensor, action: Tensor, n_heads: int | None = None, *, target: bool = False
+    ) -> Tensor:
+        """The value of every head, or of the first so many: (b, h)."""
         net = self.target if target else self.online
-        return net(torch.cat([obs, action], -1)).squeeze(-1)
+        return net(torch.cat([obs, action], -1), n_heads).squeeze(-1)

@@ -4,12 +4,12 @@ A network predicts the bridge's end from where it stands; M steps with exact wei
 Training: a quantile loss at t = 0 and at a random t, plus a small anchor to the sample quantile.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bridgerl.bridge.sampler import sample, step_weights, uniform_times
 from bridgerl.bridge.schedule import Constant, Cosine, Linear, Schedule, xi
@@ -47,6 +47,8 @@ class DBCConfig(CriticConfig):
     """Atoms per head in the loss."""
     n_actor: int = 64
     """Atoms per head in the value the actor climbs."""
+    actor_steps: int | None = None
+    """Steps of the walk behind the value the actor climbs; None means all M."""
     n_rank: int = 8
     """Atoms per head, at fixed levels, in the value that ranks candidate actions."""
     drop: float = 12 / 128
@@ -89,6 +91,8 @@ class DBCConfig(CriticConfig):
             self.require_widths(name)
         self.require_counts("n_heads", "n_target", "n_online", "n_actor", "n_rank")
         self.require_counts("bridge_steps", "n_embed")
+        if self.actor_steps is not None:
+            self.require_counts("actor_steps")
         self.require_positive("kappa", "z_scale", "theta", "theta_min", "theta_max")
         for name in ("quantile_weight", "anchor_weight"):
             ok = 0 <= getattr(self, name) < float("inf")
@@ -118,9 +122,10 @@ class DBCConfig(CriticConfig):
         return kind(self.theta_min, self.theta_max)
 
     def build_net(self, spec: EnvSpec) -> EndpointNet:
-        """One head."""
+        """All heads."""
         factored = self.network == "factored"
         return EndpointNet(
+            self.n_heads,
             spec.obs_dim + spec.action_dim,
             self.particle if factored else self.hidden,
             trunk=self.hidden if factored else (),
@@ -133,92 +138,127 @@ class DBC(Critic):
     """Z_tau(s, a) is where the bridge that starts at tau ends."""
 
     times: Tensor
-    weights: Tensor
+    actor_times: Tensor
 
     def __init__(self, config: DBCConfig, spec: EnvSpec, streams: Streams) -> None:
-        nets = nn.ModuleList(config.build_net(spec) for _ in range(config.n_heads))
-        super().__init__(config, nets)
+        super().__init__(config, config.build_net(spec))
         self.config = config
         self._schedule = config.build_schedule()
-        times = uniform_times(config.bridge_steps)
-        weights = step_weights(self._schedule, times)
-        self.register_buffer("times", times.float(), persistent=False)
-        self.register_buffer("weights", weights.float(), persistent=False)
+        times, self._weights = self._partition(config.bridge_steps)
+        self.register_buffer("times", times, persistent=False)
+        times, self._actor_weights = self._partition(config.actor_steps or config.bridge_steps)
+        self.register_buffer("actor_times", times, persistent=False)
         self._levels = streams("quantile_levels")
         self._bridge_times = streams("bridge_time")
+        self._bridge_steps = streams("bridge_step", "cpu")  # Decides on the host how far to walk.
         self._actor_levels = streams("actor_levels")
 
     def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
         """Mean over t = 0 and a random t of quantile loss + anchor_weight * anchor loss."""
-        c, b = self.config, len(batch.reward)
+        c, b, net = self.config, len(batch.reward), self._net(target=False)
         with torch.no_grad():
-            tau = self._draw(b, c.n_target, self._levels)
+            tau = self._draw_pooled(b, c.n_target, self._levels)
             atoms = self._atoms(batch.next_obs, boot.action, tau, target=True)
             y = bellman(batch, boot, drop_top(atoms, c.n_drop))
             tau = self._draw(b, c.n_online, self._levels)
             label = sample_quantile(y, tau)
             step, t = self._draw_time(b)
             share = xi(self._schedule, t)
+            start = self._start(_columns(tau), b)
 
-        x, start = torch.cat([batch.obs, batch.action], -1), tau.expand(b, -1)
-        at_zero, at_t, places = [], [], []
-        for net in self._heads(target=False):
-            context = net.begin(x, tau)
-            at_zero.append(net(context, torch.zeros_like(t[:1]), start))
-            with torch.no_grad():
-                if c.bridge_input == "path":
-                    places.append(self._walk(net, context, start, step))
-                else:
-                    goal = label if c.bridge_input == "label" else at_zero[-1]
-                    places.append(share * start + (1 - share) * goal)
-            at_t.append(net(context, t, places[-1]))
-        zero, later = torch.stack(at_zero, 1), torch.stack(at_t, 1)
-        loss_zero, parts_zero = self._regress(zero, y, tau, label)
-        loss_later, parts_later = self._regress(later, y, tau, label)
-        metrics = {"critic/q_zero": zero.detach().mean(), "critic/target": y.mean()}
-        metrics["critic/target_spread"] = y.std(correction=0)
-        metrics |= {f"critic/{k}": v for k, v in parts_zero.items()}
-        metrics |= {f"critic/{k}_t": v for k, v in parts_later.items()}
+        context = net.begin(torch.cat([batch.obs, batch.action], -1), _columns(tau))
+        at = net.at(torch.cat([self.times[:1], t]))
+        at_zero = net(context, at[..., :1], start)
+        with torch.no_grad():
+            if c.bridge_input == "path":
+                place = self._walk(net, context, start, self.times[:step], self._weights[:step])
+            else:
+                goal = label.t() - context.location if c.bridge_input == "label" else at_zero
+                place = torch.lerp(goal, start, share)
+        at_t = net(context, at[..., 1:], place)
+        # Both times side by side: (b, 2 h, k), the first h at t = 0.
+        pred = torch.cat([context.location + at_zero, context.location + at_t]).permute(2, 0, 1)
+        quantile, anchor = self._terms(pred, y, tau, label)
+        loss = (c.quantile_weight * quantile + c.anchor_weight * anchor).mean()
+        if not self.measuring:
+            return loss, {}
         with torch.no_grad():
             # What an inverse interpolation would answer; a small residual means the label leaks.
-            readable = (torch.stack(places, 1) - (share * start)[:, None]) / (1 - share)[:, None]
-            leak = (later - readable).abs().mean((1, 2))
-            metrics |= _crossing(zero) | _by_time(leak, t[:, 0])
-        return 0.5 * (loss_zero + loss_later), metrics
+            readable = (place - share * start) / (1 - share)
+            leak = (at_t - readable).abs().mean((0, 1))
+            metrics = {"critic/q_zero": pred[:, : c.n_heads].mean()}
+            metrics |= {"critic/target": y.mean(), "critic/target_spread": y.std(correction=0)}
+            for name, term in (("quantile", quantile), ("anchor", anchor)):
+                metrics[f"critic/{name}_loss"] = term[:, : c.n_heads].mean()
+                metrics[f"critic/{name}_loss_t"] = term[:, c.n_heads :].mean()
+            return loss, metrics | _crossing(at_zero) | _by_time(leak, t)
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
-        """Mean of all heads' atoms at random levels, with a graph through all M steps: (b,)."""
-        tau = self._draw(len(obs), self.config.n_actor, self._actor_levels)
-        return self._atoms(obs, action, tau, target=target).mean((1, 2))
+        """Mean of all heads' atoms at random levels, with a graph through every step: (b,)."""
+        tau = self._draw_pooled(len(obs), self.config.n_actor, self._actor_levels)
+        walk = (self.actor_times, self._actor_weights)
+        return self._atoms(obs, action, tau, *walk, target=target).mean((1, 2))
 
     @torch.no_grad()
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of all heads' atoms at midpoint levels, the same for every candidate: (b,)."""
         tau = midpoint_levels(self.config.n_rank)[None].to(obs)
-        return self._atoms(obs, action, tau, target=target).mean((1, 2))
+        return self._atoms(obs, action, _columns(tau), target=target).mean((1, 2))
 
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
     ) -> Tensor:
         """Z_tau(s, a), averaged over heads: tau (b or 1, k) -> (b, k)."""
         with torch.no_grad():
-            return self._atoms(obs, action, tau.to(obs), target=target).mean(1)
+            return self._atoms(obs, action, _columns(tau.to(obs)), target=target).mean(1)
 
     def advice(self, metrics: Mapping[str, float]) -> str | None:
         """Within kappa the loss is quadratic: a law no wider than that gets expectiles."""
         return kappa_advice(self.config.kappa, metrics["critic/target_spread"])
 
-    def _atoms(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False) -> Tensor:
-        """Walk every level over the bridge: tau (b or 1, k) -> (b, h, k)."""
-        x = torch.cat([obs, action], -1)
-        start, steps = tau.expand(len(x), -1), self.config.bridge_steps
-        nets = self._heads(target=target)
-        return torch.stack([self._walk(net, net.begin(x, tau), start, steps) for net in nets], 1)
+    def _net(self, *, target: bool) -> EndpointNet:
+        net = self.target if target else self.online
+        assert isinstance(net, EndpointNet)
+        return net
 
-    def _walk(self, net: EndpointNet, context: Context, start: Tensor, steps: int) -> Tensor:
-        """The first so many steps of one head's walk: (b, k)."""
-        times, weights = self.times[: steps + 1], self.weights[:steps]
-        return sample(lambda z, t: net(context, t.view(1, 1), z), start, times, weights)
+    def _atoms(
+        self,
+        obs: Tensor,
+        action: Tensor,
+        tau: Tensor,
+        times: Tensor | None = None,
+        weights: list[float] | None = None,
+        *,
+        target: bool = False,
+    ) -> Tensor:
+        """Walk levels (h or 1, k, b or 1) over the bridge, by default in M steps: (b, h, k)."""
+        net = self._net(target=target)
+        context = net.begin(torch.cat([obs, action], -1), tau)
+        start = self._start(tau, len(obs))
+        times = self.times if times is None else times
+        end = self._walk(net, context, start, times, weights or self._weights)
+        return (context.location + end).permute(2, 0, 1)
+
+    def _partition(self, n_steps: int) -> tuple[Tensor, list[float]]:
+        """Where the steps of a walk begin, and their weights."""
+        times = uniform_times(n_steps)
+        return times[:-1].float(), step_weights(self._schedule, times).tolist()
+
+    def _start(self, tau: Tensor, b: int) -> Tensor:
+        """Every head's atoms at their levels: tau (h or 1, k, b or 1) -> (h, k, b)."""
+        return tau.expand(self.config.n_heads, -1, b).contiguous()
+
+    def _walk(
+        self,
+        net: EndpointNet,
+        context: Context,
+        start: Tensor,
+        times: Tensor,
+        weights: Sequence[float],
+    ) -> Tensor:
+        """From the levels so many steps on, relative to the location: (h, k, b)."""
+        at = net.at(times)
+        return sample(lambda z, i: net(context, at[..., i : i + 1], z), start, weights)
 
     def _draw(self, b: int, k: int, generator: torch.Generator) -> Tensor:
         """Ascending levels, (b, k) or (1, k)."""
@@ -227,37 +267,49 @@ class DBC(Critic):
         tau = draw_levels(shape, generator, stratified=self.config.stratified, device=device)
         return tau if self.config.stratified else tau.sort(-1).values
 
+    def _draw_pooled(self, b: int, k: int, generator: torch.Generator) -> Tensor:
+        """Levels of atoms that all heads pool: (h or 1, k, b or 1).
+
+        Strata are dealt out to the heads in turn, so that h heads of k atoms cover h k of them;
+        independent levels are shared, as in the paper.
+        """
+        if not self.config.stratified:
+            return _columns(self._draw(b, k, generator))
+        h = self.config.n_heads
+        tau = self._draw(b, h * k, generator)
+        return tau.view(-1, k, h).permute(2, 1, 0)
+
     def _draw_time(self, b: int) -> tuple[int, Tensor]:
-        """When the second loss looks: a step of the walk, or t uniform in (0, 1), (b, 1)."""
-        device = self.times.device
+        """When the second loss looks: a step of the walk, or t uniform in (0, 1), (b,)."""
         if self.config.bridge_input != "path":
-            t = torch.rand((b, 1), generator=self._bridge_times, device=device)
+            t = torch.rand((b,), generator=self._bridge_times, device=self.times.device)
             return 0, t.clamp_(min=1e-3)
         last = self.config.bridge_steps - 1
         # Step 0 is where the first loss looks; a walk of one step has no other.
-        draw = torch.randint(
-            min(1, last), last + 1, (1,), generator=self._bridge_times, device=device
-        )
-        return int(draw), self.times[int(draw)].expand(b, 1)
+        step = int(torch.randint(min(1, last), last + 1, (1,), generator=self._bridge_steps))
+        return step, self.times[step].expand(b)
 
-    def _regress(
-        self, pred: Tensor, y: Tensor, tau: Tensor, label: Tensor
-    ) -> tuple[Tensor, Metrics]:
-        """Quantile and anchor loss of predictions (b, h, k) at one time."""
+    def _terms(self, pred: Tensor, y: Tensor, tau: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """Quantile and anchor loss of every prediction (b, 2 h, k)."""
         c = self.config
-        quantile = quantile_huber_sorted(pred, y, tau, c.kappa).mean()
-        anchor = huber(pred - label[:, None], c.kappa).mean()
+        quantile = quantile_huber_sorted(pred, y, tau, c.kappa, value=self.measuring)
+        anchor = huber(pred, label[:, None], c.kappa)
         if c.reduction == "sum":
-            quantile, anchor = quantile * pred.shape[2] * y.shape[1], anchor * pred.shape[2]
-        loss = c.quantile_weight * quantile + c.anchor_weight * anchor
-        return loss, {"quantile_loss": quantile.detach(), "anchor_loss": anchor.detach()}
+            n_atoms, n_targets = pred.shape[2], y.shape[1]
+            return n_atoms * n_targets * quantile, n_atoms * anchor
+        return quantile, anchor
+
+
+def _columns(tau: Tensor) -> Tensor:
+    """Levels (b or 1, k) as all heads' columns (1, k, b or 1)."""
+    return tau.t()[None]
 
 
 def _crossing(atoms: Tensor) -> Metrics:
-    """How often, and how deep, neighbouring quantiles at ascending levels cross."""
-    if atoms.shape[-1] < 2:
+    """How often, and how deep, neighbouring quantiles (h, k, b) at ascending levels cross."""
+    if atoms.shape[1] < 2:
         return {}
-    fall = (-atoms.diff(dim=-1)).clamp_(min=0)
+    fall = (-atoms.diff(dim=1)).clamp_(min=0)
     return {"critic/crossing_rate": (fall > 0).float().mean(), "critic/crossing_depth": fall.mean()}
 
 

@@ -91,7 +91,8 @@ class IQN(Critic):
             y = bellman(batch, boot, atoms.sort(-1).values)
             tau = self._draw(batch.obs, c.n_online, self._levels)
         pred = self._returns(batch.obs, batch.action, tau)
-        loss = quantile_huber_sorted(pred, y, tau, c.kappa).sum() / b
+        terms = quantile_huber_sorted(pred, y, tau, c.kappa, value=self.measuring)
+        loss = terms.sum() / b
         return loss, {
             "critic/q": pred.detach().mean(),
             "critic/target": y.mean(),

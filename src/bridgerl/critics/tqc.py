@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bridgerl.critics.base import Critic, CriticConfig, kappa_advice
-from bridgerl.nn.mlp import Heads
+from bridgerl.nn.heads import Heads
 from bridgerl.ops.quantile import midpoint_levels, quantile_huber_sorted, sample_quantile
 from bridgerl.ops.targets import bellman, drop_top
 from bridgerl.streams import Streams
@@ -67,7 +67,10 @@ class TQC(Critic):
             atoms = self._atoms(batch.next_obs, boot.action, target=True)
             y = bellman(batch, boot, drop_top(atoms, self.config.n_drop))
         pred = self._atoms(batch.obs, batch.action)
-        loss = quantile_huber_sorted(pred, y, self.levels, self.config.kappa).mean()
+        kappa, value = self.config.kappa, self.measuring
+        loss = quantile_huber_sorted(pred, y, self.levels, kappa, value=value).mean()
+        if not self.measuring:
+            return loss, {}
         return loss, {
             "critic/q": pred.detach().mean(),
             "critic/target": y.mean(),

@@ -1,26 +1,28 @@
-"""Networks that predict where a bridge ends: (s, a) once per transition, (tau, t, z) per atom.
+"""The network that predicts where a bridge ends: (s, a) once per transition, (tau, t, z) per atom.
 
-The first layer is split: what depends on (s, a) is computed once per transition, on tau once per
-level, on t once per step, and z enters by rank one. Nothing of size (b, k, inputs) is ever built.
+All heads run as one batched product, feature-major: activations are (h, width, k b), so that
+whatever belongs to a transition, a level or a time is added along contiguous memory. The first
+layer is split by input; nothing of size (b, k, inputs) is ever built.
 """
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from bridgerl.nn.mlp import MLP
+from bridgerl.nn.heads import HeadLinear
 
 
 class Context(NamedTuple):
     """What stays the same while an atom crosses the bridge."""
 
     base: Tensor
-    """First-layer sum of (s, a) and tau, (b, k, width)."""
+    """First-layer sum of (s, a) and tau, (h, width, k b)."""
     location: Tensor
-    """Where returns lie, (b, 1); atoms are read relative to it."""
+    """Where each transition's returns lie, (h, 1, b)."""
 
 
 class CosineEmbedding(nn.Module):
@@ -38,16 +40,34 @@ class CosineEmbedding(nn.Module):
         return torch.relu_(self.project(torch.cos(u[..., None] * self.frequencies)))
 
 
+class HeadCosine(nn.Module):
+    """`CosineEmbedding` of h heads, feature-major: (h or 1, n) -> (h, width, n)."""
+
+    frequencies: Tensor
+
+    def __init__(self, n_heads: int, width: int) -> None:
+        super().__init__()
+        frequencies = math.pi * torch.arange(1, width + 1)[:, None]
+        self.register_buffer("frequencies", frequencies, persistent=False)
+        self.project = HeadLinear(n_heads, width, width)
+
+    def forward(self, u: Tensor) -> Tensor:
+        """Embed every number."""
+        return torch.relu_(self.project(torch.cos(u[:, None] * self.frequencies)))
+
+
 class EndpointNet(nn.Module):
-    """An MLP on [features(s, a), emb(tau), emb(t), z] whose first layer is split by input.
+    """MLPs on [features(s, a), emb(tau), emb(t), z], one per head, first layers split by input.
 
     Without a trunk the features are (s, a) themselves and the location is 0: the paper's network.
-    With one, the trunk's width reads out the location m(s, a), and the small rest only bends it:
-    m + shape(tau, t, z - m).
+    With one, the trunk's width reads out the location m(s, a), and the small rest is a bridge of
+    its own from tau to the deviation Z_tau - m: it stands at z - (1 - xi(t)) m, which is tau at the
+    start and the deviation at the end, where the location is added.
     """
 
     def __init__(
         self,
+        n_heads: int,
         n_inputs: int,
         hidden: Sequence[int],
         *,
@@ -57,30 +77,53 @@ class EndpointNet(nn.Module):
     ) -> None:
         super().__init__()
         self._z_scale = z_scale
-        self.trunk = MLP((n_inputs, *trunk)) if trunk else None
+        self.trunk = _layers(n_heads, (n_inputs, *trunk))
         n_features = trunk[-1] if trunk else n_inputs
-        self.locate = nn.Linear(n_features, 1) if trunk else None
-        self.embed_tau, self.embed_t = CosineEmbedding(n_embed), CosineEmbedding(n_embed)
-        # One matrix, so that PyTorch's initial range follows from all inputs together.
-        self.first = nn.Linear(n_features + 2 * n_embed + 1, hidden[0])
-        self._parts = (n_features, n_embed, n_embed, 1)
-        self.rest = MLP((*hidden, 1))
+        self.embed_tau = HeadCosine(n_heads, n_embed)
+        self.embed_t = HeadCosine(n_heads, n_embed)
+        # One layer in four parts: their fan-in is that of all inputs together.
+        total = n_features + 2 * n_embed + 1
+        self._widths = (hidden[0], 1 if trunk else 0)  # The last row reads out the location.
+        self.from_features = HeadLinear(n_heads, n_features, sum(self._widths), fan_in=total)
+        self.from_tau = HeadLinear(n_heads, n_embed, hidden[0], fan_in=total, bias=False)
+        self.from_t = HeadLinear(n_heads, n_embed, hidden[0], fan_in=total, bias=False)
+        self.from_z = HeadLinear(n_heads, 1, hidden[0], fan_in=total, bias=False)
+        self.rest = _layers(n_heads, (*hidden, 1))
 
     def begin(self, x: Tensor, tau: Tensor) -> Context:
-        """The part of a transition and its levels: x (b, i), tau (b or 1, k)."""
-        if self.trunk is None or self.locate is None:
-            features, location = x, x.new_zeros(1, 1)
-        else:
-            features = torch.relu(self.trunk(x))
-            location = self.locate(features)
-        w_features, w_tau, _, _ = self.first.weight.split(self._parts, 1)
-        per_row = torch.addmm(self.first.bias, features, w_features.t())
-        return Context(per_row[:, None] + self.embed_tau(tau) @ w_tau.t(), location)
+        """The part of a transition and its levels: x (b, i), tau (h or 1, k, b or 1)."""
+        features = x.t()
+        for layer in self.trunk:
+            features = torch.relu_(layer(features))
+        rows, location = self.from_features(features).split(self._widths, 1)
+        if location.shape[1] == 0:
+            location = rows.new_zeros(1, 1, 1)
+        levels = self.from_tau(self.embed_tau(tau.flatten(1)))
+        levels = levels.view(*levels.shape[:2], *tau.shape[1:])
+        return Context((rows[:, :, None] + levels).flatten(2), location)
 
-    def forward(self, context: Context, t: Tensor, z: Tensor) -> Tensor:
-        """Predicted endpoints of atoms z (b, k) at times t (b or 1, 1): (b, k)."""
-        _, _, w_t, w_z = self.first.weight.split(self._parts, 1)
-        at = self.embed_t(t) @ w_t.t()
-        shifted = (z - context.location) / self._z_scale
-        h = torch.relu_(torch.addcmul(context.base + at, shifted[..., None], w_z[:, 0]))
-        return context.location + self._z_scale * self.rest(h)[..., 0]
+    def at(self, t: Tensor) -> Tensor:
+        """First-layer part of bridge times (n,): (h, width, n)."""
+        return self.from_t(self.embed_t(t[None]))
+
+    def forward(self, context: Context, at: Tensor, z: Tensor) -> Tensor:
+        """Predicted endpoints of atoms z (h, k, b) at the times of `at` (h, width, b or 1)."""
+        h, k, b = z.shape
+        flat, gain = z.reshape(h, 1, k * b), 1 / self._z_scale
+        if torch.is_grad_enabled():
+            x = torch.baddbmm(context.base, self.from_z.weight, flat, alpha=gain)
+        else:  # The same product of rank one in fewer passes over memory.
+            x = torch.addcmul(context.base, self.from_z.weight, flat, value=gain)
+        if at.shape[2] > 1:
+            at = at[:, :, None].expand(-1, -1, k, -1).flatten(2)
+        x = torch.relu_(x.add_(at))
+        *hidden, readout = self.rest
+        for layer in hidden:
+            x = torch.relu_(layer(x))
+        end = readout(x).view(h, k, b)
+        return end if self._z_scale == 1 else self._z_scale * end
+
+
+def _layers(n_heads: int, sizes: Sequence[int]) -> nn.ModuleList:
+    """Affine maps between the sizes."""
+    return nn.ModuleList(HeadLinear(n_heads, a, b) for a, b in pairwise(sizes))

@@ -1,6 +1,6 @@
 """Parameters as one flat vector, so that Adam, clipping and the Polyak step are one kernel each."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
@@ -118,12 +118,16 @@ class GuardedAdam(nn.Module):
 
     def step(self, loss: Tensor) -> Tensor:
         """Differentiate the loss, update the parameters; returns the norm before clipping."""
+        return self.descend(loss, torch.autograd.grad(loss, self.params))
+
+    def descend(self, loss: Tensor, grads: Sequence[Tensor]) -> Tensor:
+        """Update the parameters by the gradients of a loss; returns the norm before clipping."""
         grad = self.flat.grad
         assert grad is not None
-        parts = torch.autograd.grad(loss, self.params)
-        torch.cat([g.reshape(-1) for g in parts], out=grad)
+        torch.cat([g.reshape(-1) for g in grads], out=grad)
         norm = torch.linalg.vector_norm(grad)
-        lost = (~torch.isfinite(norm + loss.detach())).float()
+        probe = norm + loss.detach()
+        lost = (probe - probe).nan_to_num_(nan=1.0)  # 0 if finite, else 1.
         # The functional form works in place on our buffers, so that state_dict() carries them; its
         # fused kernel divides by grad_scale and skips at found_inf, as under mixed precision.
         adam(
@@ -144,6 +148,6 @@ class GuardedAdam(nn.Module):
             eps=self._eps,
             maximize=False,
         )
-        self.streak.add_(lost).mul_(lost)
+        torch.addcmul(lost, self.streak, lost, out=self.streak)
         torch.maximum(self.worst_streak, self.streak, out=self.worst_streak)
         return norm

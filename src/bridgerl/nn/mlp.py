@@ -1,4 +1,4 @@
-"""Plain multi-layer perceptrons, one or several on the same input."""
+"""Plain multi-layer perceptrons."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -37,15 +37,3 @@ class MLP(nn.Module):
         for weight, bias in hidden:
             x = self.activation(F.linear(x, weight, bias))
         return F.linear(x, *readout)
-
-
-class Heads(nn.Module):
-    """Independent networks on one input: (b, in) -> (b, h, out)."""
-
-    def __init__(self, n_heads: int, sizes: Sequence[int]) -> None:
-        super().__init__()
-        self.nets = nn.ModuleList(MLP(sizes) for _ in range(n_heads))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Stack the heads' outputs on axis 1."""
-        return torch.stack([net(x) for net in self.nets], dim=1)

@@ -16,6 +16,6 @@ def tanh_normal(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, T
     log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)) stays exact where actions saturate.
     """
     u = torch.addcmul(mean, log_std.exp(), noise)
-    log_normal = -0.5 * noise.square() - log_std - _LOG_SQRT_2PI
-    log_jacobian = 2.0 * (_LOG_2 - u - F.softplus(-2.0 * u))
-    return torch.tanh(u), (log_normal - log_jacobian).sum(-1)
+    constant = -0.5 * noise.square() - (_LOG_SQRT_2PI + 2.0 * _LOG_2)
+    slack = torch.add(u, F.softplus(-2.0 * u)).mul(2.0)
+    return torch.tanh(u), (slack - log_std + constant).sum(-1)

@@ -1,15 +1,19 @@
-"""Quantile regression: the loss in two forms of equal value, sample quantiles, level draws."""
+"""Quantile regression: the loss in three forms of equal value, sample quantiles, level draws."""
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.nn import functional as F
+
+FEW_TARGETS = 50
+"""Up to so many targets all pairs are faster than sorting: one thread, (256, 4, 16) predictions, 32
+targets 1.3 against 2.0 ms, 64 targets 3.1 against 2.5 ms."""
 
 
-def huber(u: Tensor, kappa: float) -> Tensor:
-    """The Huber loss: u^2 / 2 within kappa of zero, kappa (|u| - kappa / 2) beyond."""
-    size = u.abs()
-    return torch.where(size <= kappa, 0.5 * u.square(), kappa * (size - 0.5 * kappa))
+def huber(pred: Tensor, target: Tensor, kappa: float) -> Tensor:
+    """The Huber loss of u = target - pred: u^2 / 2 up to kappa, kappa (|u| - kappa / 2) beyond."""
+    return F.huber_loss(pred, target.expand_as(pred), reduction="none", delta=kappa)
 
 
 def quantile_huber(pred: Tensor, target: Tensor, tau: Tensor, kappa: float) -> Tensor:
@@ -17,65 +21,90 @@ def quantile_huber(pred: Tensor, target: Tensor, tau: Tensor, kappa: float) -> T
 
     Shapes: pred (b, h, k), target (b, n), tau (b, k) or (k,). Every pair is built: the plain form.
     """
-    u = target[:, None, None, :] - pred[..., None]
+    pred, target = pred[..., None], target[:, None, None, :]
     level = tau.expand(pred.shape[0], pred.shape[2])[:, None, :, None]
-    return ((level - (u < 0).to(u.dtype)).abs() * huber(u, kappa)).mean(-1)
+    weight = (level - (target < pred).to(pred.dtype)).abs()
+    pred, target = torch.broadcast_tensors(pred, target)
+    return (weight * huber(pred, target, kappa)).mean(-1)
 
 
-def quantile_huber_sorted(pred: Tensor, target: Tensor, tau: Tensor, kappa: float) -> Tensor:
-    """`quantile_huber` for ascending targets in O((k + n) log n) per row: (b, h, k).
+def quantile_huber_sorted(
+    pred: Tensor, target: Tensor, tau: Tensor, kappa: float, *, value: bool = True
+) -> Tensor:
+    """`quantile_huber` for ascending targets, the faster way for their number: (b, h, k).
 
-    Only pred gets a gradient: targets are constants of the regression.
+    Only pred gets a gradient: targets are constants of the regression. Without `value`, which costs
+    half the time, the gradient is right and the numbers mean nothing.
     """
     level = tau.expand(pred.shape[0], pred.shape[2])[:, None].expand_as(pred)
-    return _SortedLoss.apply(pred, target, level, kappa)
+    form = _DenseLoss if target.shape[1] <= FEW_TARGETS else _SortedLoss
+    return form.apply(pred, target, level, kappa, value)
 
 
-class _SortedLoss(Function):
-    """Counts and prefix sums of the targets between pred - kappa, pred and pred + kappa."""
-
-    @staticmethod
-    def forward(
-        ctx: FunctionCtx, pred: Tensor, target: Tensor, level: Tensor, kappa: float
-    ) -> Tensor:
-        b, n = target.shape
-        # Centred rows and float64 sums keep small differences of large returns.
-        centre = target.double().mean(1, keepdim=True)
-        y = target.double() - centre
-        f = pred.detach().reshape(b, -1).double() - centre
-        tau = level.reshape(b, -1).double()
-        zero = y.new_zeros(b, 1)
-        sums = torch.cat([zero, y.cumsum(1)], 1)
-        squares = torch.cat([zero, y.square().cumsum(1)], 1)
-
-        below = torch.searchsorted(y, f - kappa)  # Targets with u < -kappa.
-        under = torch.searchsorted(y, f)  # Targets with u < 0.
-        within = torch.searchsorted(y, f + kappa, right=True)  # Targets with u <= kappa.
-        s_below, s_under, s_within = (sums.gather(1, i) for i in (below, under, within))
-        q_below, q_under, q_within = (squares.gather(1, i) for i in (below, under, within))
-
-        def parabola(count: Tensor, s: Tensor, q: Tensor) -> Tensor:
-            return 0.5 * (count * f.square() - 2 * f * s + q)
-
-        half = 0.5 * kappa
-        n_low, n_high = under - below, within - under
-        low_line = kappa * (below * (f - half) - s_below)
-        high_line = kappa * ((sums[:, -1:] - s_within) - (n - within) * (f + half))
-        s_low, s_high = s_under - s_below, s_within - s_under
-        low = low_line + parabola(n_low, s_low, q_under - q_below)
-        high = high_line + parabola(n_high, s_high, q_within - q_under)
-        slope_low = kappa * below + n_low * f - s_low
-        slope_high = n_high * f - s_high - kappa * (n - within)
-        value = ((1 - tau) * low + tau * high) / n
-        slope = ((1 - tau) * slope_low + tau * slope_high) / n
-        ctx.save_for_backward(slope.to(pred.dtype).view_as(pred))
-        return value.to(pred.dtype).view_as(pred)
+class _GivenSlope(Function):
+    """A loss whose forward pass has found the slope in pred as well."""
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor, None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         (slope,) = ctx.saved_tensors  # pyright: ignore[reportAttributeAccessIssue]
-        return grad * slope, None, None, None
+        return grad * slope, None, None, None, None
+
+
+class _DenseLoss(_GivenSlope):
+    """Every pair, the targets' axis first: sums then run along contiguous memory."""
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, pred: Tensor, target: Tensor, level: Tensor, kappa: float, value: bool
+    ) -> Tensor:
+        b, n = target.shape
+        tau = level.reshape(b, -1)
+        excess = pred.detach().reshape(b, -1).contiguous() - target.t()[:, :, None]
+        over, under = excess.clamp(0, kappa), excess.clamp(-kappa, 0)
+        slope = torch.lerp(over.sum(0), under.sum(0), tau).div_(n).view_as(pred)
+        ctx.save_for_backward(slope)
+        if not value:
+            return torch.zeros_like(slope)
+        # With c the clipped u, huber(u) = c (u - c / 2).
+        above = torch.sub(excess, over, alpha=0.5).mul_(over).sum(0)
+        below = excess.sub_(under, alpha=0.5).mul_(under).sum(0)
+        return torch.lerp(above, below, tau).div_(n).view_as(pred)
+
+
+class _SortedLoss(_GivenSlope):
+    """Huber terms as differences of G(x) = sum_j (x - y_j)_+^2 / 2 at f - kappa, f and f + kappa.
+
+    G and its slope A follow from the count, sum and sum of squares of the targets below x.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: FunctionCtx, pred: Tensor, target: Tensor, level: Tensor, kappa: float, value: bool
+    ) -> Tensor:
+        b, n = target.shape
+        # Centred rows and float64 sums keep small differences of large returns.
+        y = target.double()
+        centre = y.mean(1, keepdim=True)
+        y = (y - centre).contiguous()
+        f = pred.detach().reshape(b, -1) - centre
+        tau = level.reshape(b, -1).double()
+        x = torch.cat([f - kappa, f, f + kappa], 1)
+        below = torch.searchsorted(y, x)  # Ties need no care: their terms are 0.
+        moments = torch.stack([y, y.square()]).cumsum(2)
+        total, squares = F.pad(moments, (1, 0)).gather(2, below.expand(2, -1, -1))
+        area = torch.addcmul(total, below, x, value=-1).neg_()
+        a_low, a_mid, a_high = area.chunk(3, 1)
+        slope = torch.lerp(a_mid - a_low, a_high - a_mid - n * kappa, tau).div_(n)
+        ctx.save_for_backward(slope.to(pred.dtype).view_as(pred))
+        if not value:
+            return torch.zeros_like(pred)
+        power = torch.addcmul(squares, area - total, x).mul_(0.5)
+        g_low, g_mid, g_high = power.chunk(3, 1)
+        # Targets above f: the same sums less those over all targets, which centring makes simple.
+        high = g_high - g_mid - (n * kappa) * (f + 0.5 * kappa)
+        loss = torch.lerp(g_mid - g_low, high, tau).div_(n)
+        return loss.to(pred.dtype).view_as(pred)
 
 
 def sample_quantile(values: Tensor, tau: Tensor) -> Tensor:
