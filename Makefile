@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 WORKERS ?= 2
 
 .PHONY: demo test lint check bench clean
@@ -19,11 +20,11 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.installed-dev
-	$(BIN)/bridgerl bench
+bench: $(VENV)/.installed-dev $(PEERS)/.installed
+	$(BIN)/bridgerl bench --threads 1 2 --growth sac+dbc sac+tqc --peers $(PEERS)/bin/python
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(PEERS)
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -34,3 +35,10 @@ $(VENV)/.installed-dev: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@ $(VENV)/.installed
+
+# Other libraries bring JAX along: they live in an environment of their own.
+$(PEERS)/.installed: constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -c constraints.txt \
+		stable-baselines3 sb3-contrib sbx-rl "gymnasium[mujoco]"
+	touch $@

@@ -180,4 +180,24 @@ def test_drop_counts_are_the_papers_and_other_tasks_get_their_median() -> None:
 def test_a_share_is_dropped_of_all_heads_together() -> None:
     lite = resolve("Ant-v5", critic="dbc", preset="lite").critic
     assert isinstance(lite, DBCConfig)
-    assert (lite.n_drop, lite.n_heads * lite.n_target) == (3, 32)
+    assert (lite.n_drop, lite.n_heads * lite.n_target) == (2, 16)  # 12 / 128 of 16, rounded once.
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_crossing_in_parts_is_crossing_at_once(
+    shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, boot = _batch(8)
+    at_once = _dbc(shared_levels=shared)
+    in_parts = _dbc(shared_levels=shared)
+    expected, _ = at_once.loss(batch, boot)
+    monkeypatch.setattr("bridgerl.critics.dbc.CACHED", 2 * 16 * 8 * 3)
+    seen = []
+    begin = in_parts._net(target=True).begin
+    monkeypatch.setattr(
+        in_parts.target, "begin", lambda x, tau: seen.append(len(x)) or begin(x, tau)
+    )
+    loss, _ = in_parts.loss(batch, boot)
+    assert len(seen) > 1
+    assert sum(seen) == 8
+    torch.testing.assert_close(loss, expected, rtol=1e-6, atol=1e-6)

@@ -1,18 +1,22 @@
 """DBC's loss, gradient, value and metrics against a slow float64 reading of the specification."""
 
 import dataclasses
-import itertools
 import math
+import statistics
+import time
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from bridgerl.critics.dbc import DBC, DBCConfig
-from bridgerl.ops.quantile import draw_levels
+from bridgerl.lab.bench.ours import gemm_peak
+from bridgerl.runtime import tuned_process
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec
+from plain_dbc import Plain
 
 SPEC = EnvSpec("toy", 3, 2)
 SMALL = DBCConfig(
@@ -38,187 +42,6 @@ CASES: list[dict[str, Any]] = [
     {"n_online": B, "shared_levels": True},
     {"n_online": 1},
 ]
-Weights = dict[str, Tensor]
-
-
-class Slow:
-    """The same critic, one plain formula after the other, on float64 copies of the weights."""
-
-    def __init__(self, critic: DBC) -> None:
-        self.c = critic.config
-        self.online = _copies(critic.online, self.c.n_heads)
-        self.target = _copies(critic.target, self.c.n_heads)
-
-    def xi(self, t: float) -> float:
-        """By Simpson's rule for the integral of theta."""
-
-        def theta(u: float) -> float:
-            c = self.c
-            shape = {"constant": None, "linear": u, "cosine": (1 - math.cos(math.pi * u)) / 2}
-            rise = shape[c.schedule]
-            return c.theta if rise is None else c.theta_min + (c.theta_max - c.theta_min) * rise
-
-        def rest(a: float, n: int = 2000) -> float:
-            h = (1 - a) / n
-            inner = sum((4 if i % 2 else 2) * theta(a + i * h) for i in range(1, n))
-            return (theta(a) + inner + theta(1.0)) * h / 3
-
-        return math.sinh(rest(t)) / math.sinh(rest(0.0))
-
-    def features(self, w: Weights, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What the per-atom network knows of (s, a), and where its returns lie: (b, f), (b, 1)."""
-        if self.c.network == "mlp":
-            return x, torch.zeros(len(x), 1).double()
-        for i in range(len(self.c.hidden)):
-            x = torch.relu(_affine(w, f"trunk.{i}", x))
-        return x, _affine(w, "from_features", x)[:, -1:]
-
-    def deviation(self, w: Weights, x: Tensor, tau: Tensor, t: Tensor, u: Tensor) -> Tensor:
-        """One network on all its inputs side by side, less the location: (b, k)."""
-        c = self.c
-        features, _ = self.features(w, x)
-
-        def embed(name: str, v: Tensor) -> Tensor:
-            waves = torch.stack([torch.cos(math.pi * i * v) for i in range(1, c.n_embed + 1)], -1)
-            return torch.relu(_affine(w, f"{name}.project", waves))
-
-        wide = (*u.shape, -1)
-        inputs = [
-            features[:, None].expand(wide),
-            embed("embed_tau", tau),
-            embed("embed_t", t).expand(wide),
-            (u / c.z_scale)[..., None],
-        ]
-        sizes = c.hidden if c.network == "mlp" else c.particle
-        width = sizes[0]
-        blocks = [w[f"from_{k}.weight"][:width] for k in ("features", "tau", "t", "z")]
-        bias = w["from_features.bias"][:width, 0]
-        h = torch.relu(torch.cat(inputs, -1) @ torch.cat(blocks, 1).T + bias)
-        for i in range(len(sizes)):
-            h = _affine(w, f"rest.{i}", h)
-            h = torch.relu(h) if i < len(sizes) - 1 else h
-        return c.z_scale * h[..., 0]
-
-    def walk(self, w: Weights, x: Tensor, tau: Tensor, steps: int) -> Tensor:
-        """So many of the M steps from tau, as returns: (b, k). The endpoint predicted at (t, z) is
-        m + deviation(z - (1 - xi(t)) m).
-        """
-        z, m = tau, self.c.bridge_steps
-        _, location = self.features(w, x)
-        for i in range(steps):
-            t, now = torch.full((len(x), 1), i / m).double(), self.xi(i / m)
-            end = location + self.deviation(w, x, tau, t, z - (1 - now) * location)
-            z = z + (now - self.xi((i + 1) / m)) * (end - tau)
-        return z
-
-    def targets(self, batch: Batch, boot: Bootstrap, tau: list[Tensor]) -> Tensor:
-        """Ascending y: (b, kept)."""
-        x, m = torch.cat([batch.next_obs, boot.action], -1).double(), self.c.bridge_steps
-        pairs = zip(self.target, tau, strict=True)
-        atoms = torch.cat([self.walk(w, x, own, m) for w, own in pairs], 1)
-        kept = atoms.shape[1] - round(self.c.drop * atoms.shape[1])
-        z = atoms.sort(1).values[:, :kept] - boot.entropy_cost.double()[:, None]
-        return batch.reward.double()[:, None] + batch.discount.double()[:, None] * z
-
-    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, dict[str, float]]:
-        """The loss, with a graph to the weights' copies, and the metrics."""
-        c, streams = self.c, Streams(SEED)
-        levels, times = streams("quantile_levels"), streams("bridge_time")
-        m = c.bridge_steps
-        with torch.no_grad():
-            y = self.targets(batch, boot, self.pooled_levels(c.n_target, levels))
-            tau = self.levels(c.n_online, levels)
-            n = y.shape[1]
-            index = [[min(max(math.ceil(u * n), 1), n) - 1 for u in row] for row in tau.tolist()]
-            label = y.gather(1, torch.tensor(index))
-            step = 0
-            if c.bridge_input == "path":
-                step = int(torch.randint(min(1, m - 1), m, (1,), generator=streams("bridge_step")))
-                t = torch.full((B, 1), step / m).double()
-            else:
-                t = torch.rand((B, 1), generator=times).clamp(min=1e-3).double()
-            share = torch.tensor([[self.xi(float(u))] for u in t])
-        x = torch.cat([batch.obs, batch.action], -1).double()
-        total = torch.zeros(()).double()
-        zeros, leaks = [], []
-        for w in self.online:
-            _, location = self.features(w, x)
-            at_zero = location + self.deviation(w, x, tau, torch.zeros(B, 1).double(), tau)
-            goal = {"label": label, "self": at_zero.detach()}.get(c.bridge_input)
-            place = self.walk(w, x, tau, step).detach()
-            if goal is not None:
-                place = share * tau + (1 - share) * goal
-            # Where training stands is a constant of the regression.
-            stand = (place - (1 - share) * location).detach()
-            later = location + self.deviation(w, x, tau, t, stand)
-            total = total + 0.5 * self.cost(at_zero, y, tau, label)
-            total = total + 0.5 * self.cost(later, y, tau, label)
-            zeros.append(at_zero.detach())
-            leaks.append((later - (place - share * tau) / (1 - share)).abs().mean(1).detach())
-        return total / c.n_heads, _metrics(torch.stack(zeros, 1), torch.stack(leaks, 1), t[:, 0], y)
-
-    def cost(self, pred: Tensor, y: Tensor, tau: Tensor, label: Tensor) -> Tensor:
-        """Quantile and anchor loss of one head at one time, pair by pair."""
-        c, mean = self.c, self.c.reduction == "mean"
-        u = y[:, None, :] - pred[..., None]
-        quantile = (tau[..., None] - (u < 0).double()).abs() * _huber(u, c.kappa)
-        anchor = _huber(pred - label, c.kappa)
-        sums = [
-            v.mean((-1, -2)) if mean else v.sum((-1, -2)) for v in (quantile, anchor[..., None])
-        ]
-        return (c.quantile_weight * sums[0] + c.anchor_weight * sums[1]).mean()
-
-    def levels(self, k: int, generator: torch.Generator) -> Tensor:
-        """The critic's draw, one row per transition."""
-        rows = 1 if self.c.shared_levels else B
-        tau = draw_levels((rows, k), generator, stratified=self.c.stratified)
-        return tau.sort(-1).values.double().expand(B, -1)
-
-    def pooled_levels(self, k: int, generator: torch.Generator) -> list[Tensor]:
-        """Every head's own: strata go to the heads in turn, independent levels to all alike."""
-        if not self.c.stratified:
-            return [self.levels(k, generator)] * self.c.n_heads
-        tau = self.levels(k * self.c.n_heads, generator)
-        return [tau[:, h :: self.c.n_heads] for h in range(self.c.n_heads)]
-
-    def mean(self, nets: list[Weights], x: Tensor, tau: list[Tensor]) -> Tensor:
-        """The mean atom of some heads: (b,)."""
-        steps = self.c.bridge_steps
-        walks = [self.walk(w, x, own, steps) for w, own in zip(nets, tau, strict=True)]
-        return torch.stack(walks, 1).mean((1, 2))
-
-
-def _copies(net: nn.Module, n_heads: int) -> list[Weights]:
-    """Every head's own weights."""
-    params = list(net.named_parameters())
-    return [{k: p[h].detach().double().requires_grad_() for k, p in params} for h in range(n_heads)]
-
-
-def _affine(w: Weights, name: str, x: Tensor) -> Tensor:
-    return x @ w[f"{name}.weight"].T + w[f"{name}.bias"][:, 0]
-
-
-def _huber(u: Tensor, kappa: float) -> Tensor:
-    return torch.where(u.abs() <= kappa, u * u / 2, kappa * (u.abs() - kappa / 2))
-
-
-def _metrics(zero: Tensor, leak: Tensor, t: Tensor, y: Tensor) -> dict[str, float]:
-    """What the log should say; bins without a transition are left out."""
-    found = {
-        "q_zero": float(zero.mean()),
-        "target": float(y.mean()),
-        "target_spread": float(y.std(correction=0)),
-    }
-    rows = zero.reshape(-1, zero.shape[-1]).tolist()
-    falls = [max(0.0, a - b) for row in rows for a, b in itertools.pairwise(row)]
-    if falls:
-        found["crossing_rate"] = sum(f > 0 for f in falls) / len(falls)
-        found["crossing_depth"] = sum(falls) / len(falls)
-    for i in range(5):
-        mine = [row.mean() for row, u in zip(leak, t.tolist(), strict=True) if int(5 * u) == i]
-        if mine and min(t) > 0:
-            found[f"leak_t{i}"] = float(torch.stack(mine).mean())
-    return {f"critic/{k}": v for k, v in found.items()}
 
 
 def _critic(case: dict[str, Any]) -> DBC:
@@ -246,7 +69,7 @@ def _batch() -> tuple[Batch, Bootstrap]:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_loss_gradient_and_metrics_equal_the_slow_reading(case: dict[str, Any]) -> None:
     critic, (batch, boot) = _critic(case), _batch()
-    slow = Slow(critic)
+    slow = Plain(critic, SEED)
     loss, metrics = critic.loss(batch, boot)
     expected, figures = slow.loss(batch, boot)
     torch.testing.assert_close(loss.double(), expected, rtol=2e-5, atol=1e-7)
@@ -281,13 +104,13 @@ def test_an_update_nobody_reads_has_the_same_gradient() -> None:
 )
 def test_values_and_their_slope_equal_the_slow_reading(case: dict[str, Any]) -> None:
     critic, (batch, _) = _critic({"schedule": "linear"} | case), _batch()
-    slow = Slow(critic)
+    slow = Plain(critic, SEED)
     action = batch.action.clone().requires_grad_()
     q = critic.q(batch.obs, action)
     (slope,) = torch.autograd.grad(q.sum(), action)
     theirs = batch.action.double().requires_grad_()
     x = torch.cat([batch.obs.double(), theirs], -1)
-    tau = slow.pooled_levels(critic.config.n_actor, Streams(SEED)("actor_levels"))
+    tau = slow.pooled_levels(B, critic.config.n_actor, Streams(SEED)("actor_levels"))
     expected = slow.mean(slow.online, x, tau)
     (wanted,) = torch.autograd.grad(expected.sum(), theirs)
     torch.testing.assert_close(q.double(), expected, rtol=1e-4, atol=1e-5)
@@ -300,3 +123,48 @@ def test_values_and_their_slope_equal_the_slow_reading(case: dict[str, Any]) -> 
         heads = torch.stack([slow.walk(w, x, fixed, 5) for w in nets]).mean(0)
         particles = critic.particles(batch.obs, batch.action, 3, target=target)
         torch.testing.assert_close(particles.double(), heads.detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_papers_size_is_twice_as_fast_as_the_plain_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Minutes, one thread; -s shows the figures. The plain one gets the closed form of xi."""
+    rest = math.sinh(1.0)
+    monkeypatch.setattr(Plain, "xi", lambda self, t: math.sinh(1 - t) / rest)
+    spec, b = EnvSpec("HalfCheetah-v5", 17, 6), 256
+    critic = DBCConfig().build(spec, Streams(0))
+    critic.measuring = False
+    g = torch.Generator().manual_seed(0)
+    obs, next_obs = (torch.randn(b, 17, generator=g) for _ in range(2))
+    action, next_action = (torch.randn(b, 6, generator=g).tanh() for _ in range(2))
+    batch = Batch(obs, action, torch.randn(b, generator=g), torch.full((b,), 0.99), next_obs)
+    boot = Bootstrap(next_action, torch.zeros(b))
+    plain = Plain(critic, 0, torch.float32)
+    weights = [w for head in plain.online for w in head.values()]
+
+    def slow() -> None:
+        loss, _ = plain.loss(batch, boot)
+        torch.autograd.grad(loss, weights)
+
+    def fast() -> None:
+        torch.autograd.grad(critic.loss(batch, boot)[0], list(critic.online.parameters()))
+
+    with tuned_process(1), FlopCounterMode(display=False) as counter:
+        fast()
+    with tuned_process(1):
+        spent = {name: [] for name in ("slow", "fast")}
+        for _ in range(3):
+            for name, call in (("slow", slow), ("fast", fast)):
+                started = time.perf_counter()
+                call()
+                spent[name].append(time.perf_counter() - started)
+        peak = gemm_peak()
+    ratio = statistics.median(a / b for a, b in zip(spent["slow"], spent["fast"], strict=True))
+    floor = counter.get_total_flops() / 1e9 / peak
+    over = statistics.median(spent["fast"]) / floor
+    print(
+        f"\nplain {spent['slow']}, fast {spent['fast']}: {ratio:.2f}x; GEMM floor {floor:.2f} s, "
+        f"{over:.2f} of it at {peak:.0f} GFLOP/s"
+    )
+    assert ratio > 2

@@ -22,7 +22,8 @@ from bridgerl.critics.cdq import CDQConfig
 from bridgerl.critics.dbc import DBCConfig
 from bridgerl.errors import StorageFault, UserError
 from bridgerl.lab import league
-from bridgerl.lab.league import ABLATION, Budget, Cell, cramer, read_entrant, run_cell, summarise
+from bridgerl.lab.entrants import read_entrant
+from bridgerl.lab.league import ABLATION, Budget, Cell, cramer, run_cell, summarise
 from bridgerl.lab.problems import PROBLEMS, Problem, ProblemEnv, Query
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, Metrics

@@ -13,16 +13,17 @@ from rich.table import Table
 
 from bridgerl import __version__
 from bridgerl.actors import ACTORS
-from bridgerl.bench import bench, show
 from bridgerl.critics import CRITICS
 from bridgerl.errors import BridgeError, UserError, choose, require
 from bridgerl.flags import HELP, PROGRAM, flags_of, parse, refuse_odd_words
+from bridgerl.lab.bench.command import Bench
 from bridgerl.lab.commands import BridgeBias, League, Toy
 from bridgerl.player import check_env, play
 from bridgerl.presets import PRESETS, environments, resolve
 from bridgerl.progress import silence_stdout
 from bridgerl.rundir import compare, read_config, verify
 from bridgerl.trainer import Stopped, train
+from bridgerl.values import describe
 
 RunFolder = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
 
@@ -46,6 +47,8 @@ class Evaluate:
     """Which weights to load."""
     seed: int = 0
     """Seed of the episodes."""
+    values: bool = False
+    """Compare the critic's values with returns of the policy they are meant for."""
     json: bool = False
     """Print JSON."""
 
@@ -53,7 +56,7 @@ class Evaluate:
         """Load, play, print."""
         require(self.episodes >= 1, "episodes", self.episodes, "must be at least 1")
         require(0 <= self.seed < 2**32, "seed", self.seed, "must be from 0 to 2**32 - 1")
-        result = play(self.run, self.weights, self.episodes, self.seed)
+        result = play(self.run, self.weights, self.episodes, self.seed, values=self.values)
         if self.json:
             print(json.dumps(result))
         else:
@@ -61,6 +64,8 @@ class Evaluate:
                 f"{result['env']}: return {result['mean']:.1f} +- {result['std']:.1f} over "
                 f"{self.episodes} episodes ({self.weights} weights, step {result['step']:,})"
             )
+            if self.values:
+                print(describe(result["values"]))
         return 0
 
 
@@ -158,36 +163,6 @@ class Listing:
             for i, (name, text) in enumerate(rows.items()):
                 grid.add_row("" if i else kind, name, text)
         Console(highlight=False).print(grid)
-        return 0
-
-
-@dataclass(frozen=True)
-class Bench:
-    """Measure steps per second, side by side with Stable-Baselines3 when it is installed.
-
-    Example: bridgerl bench --env HalfCheetah-v5 --actor sac
-    """
-
-    env: str = "HalfCheetah-v5"
-    """Environment to step."""
-    actor: Annotated[str, tyro.conf.arg(metavar=_one_of(ACTORS))] = "sac"
-    """Actor; the critic is CDQ, both 2 x 256, as Stable-Baselines3 has them."""
-    steps: int = 1000
-    """Steps with updates per repetition."""
-    repeats: int = 3
-    """Interleaved repetitions; medians are reported."""
-    threads: int = 1
-    """CPU threads."""
-    json: bool = False
-    """Print JSON."""
-
-    def __call__(self) -> int:
-        """Measure and print a table."""
-        for name in ("steps", "repeats", "threads"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "must be at least 1")
-        choose("actor", self.actor, ACTORS)
-        result = bench(self.env, self.actor, self.steps, self.repeats, self.threads)
-        print(json.dumps(result)) if self.json else show(result)
         return 0
 
 

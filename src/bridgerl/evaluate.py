@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
 from bridgerl.agent import Agent
 from bridgerl.config import EvalConfig
-from bridgerl.envs import Task
+from bridgerl.envs import Outcome, Task
 from bridgerl.failpoint import failpoint
 from bridgerl.streams import derive_seed
 
@@ -47,16 +48,35 @@ def evaluate(
     returns: list[float] = []
     lengths: list[int] = []
     diverged = 0
+    act = partial(agent.act, explore=False, generator=generator)
     for episode in range(config.episodes):
-        obs, total, done = task.reset(key, episode), 0.0, False
-        while not done and len(task.actions) < config.max_steps:
-            if stopped():
-                return None
-            out = task.step(agent.act(obs, explore=False, generator=generator))
-            obs, done = out.obs, out.terminated or out.truncated
+        steps = play_episode(task, (key, episode), act, config.max_steps, stopped)
+        if steps is None:
+            return None
+        total = 0.0
+        for _, out in steps:  # Not sum(): from Python 3.12 on it rounds otherwise.
             total += out.reward
             diverged += out.diverged
         failpoint("eval.mid")
         returns.append(total)
-        lengths.append(len(task.actions))
+        lengths.append(len(steps))
     return EvalResult(returns, lengths, diverged)
+
+
+def play_episode(
+    task: Task,
+    key: tuple[int, ...],
+    act: Callable[[np.ndarray], np.ndarray],
+    max_steps: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[tuple[np.ndarray, Outcome]] | None:
+    """Each observation (o,) acted on and what came of it. None when stopped on the way."""
+    steps: list[tuple[np.ndarray, Outcome]] = []
+    obs, done = task.reset(*key), False
+    while not done and len(steps) < max_steps:
+        if stopped():
+            return None
+        out = task.step(act(obs))
+        steps.append((obs, out))
+        obs, done = out.obs, out.terminated or out.truncated
+    return steps

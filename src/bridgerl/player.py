@@ -14,6 +14,7 @@ from bridgerl.evaluate import evaluate
 from bridgerl.rundir import best_weights, last_weights, read_config, read_spec
 from bridgerl.runtime import tuned_process
 from bridgerl.streams import Streams
+from bridgerl.values import measure
 
 
 def load_agent(run: Path | str, weights: Literal["best", "last"] = "best") -> tuple[Agent, int]:
@@ -32,18 +33,26 @@ def load_agent(run: Path | str, weights: Literal["best", "last"] = "best") -> tu
     return agent, int(path.name.rpartition("-")[2])
 
 
-def play(run: Path, weights: Literal["best", "last"], episodes: int, seed: int) -> dict[str, Any]:
-    """Deterministic episodes with a run's weights."""
+def play(
+    run: Path,
+    weights: Literal["best", "last"],
+    episodes: int,
+    seed: int,
+    *,
+    values: bool = False,
+) -> dict[str, Any]:
+    """Deterministic episodes with a run's weights; on request others that test its values."""
     config = read_config(run)
+    config = replace(config, eval=replace(config.eval, episodes=episodes))
     task = Task(config.env, seed, "play")
     try:
         agent, step = load_agent(run, weights)
         if task.spec != read_spec(run):
             raise UserError(f"{config.env} has other sizes now than when {run} was trained")
         with tuned_process(config.train.threads):
-            played = replace(config.eval, episodes=episodes)
-            result = evaluate(agent, task, played, seed=seed, key=0)
+            result = evaluate(agent, task, config.eval, seed=seed, key=0)
             assert result is not None  # Nothing stops it on the way.
+            extra = {"values": measure(agent, task, config)} if values else {}
     finally:
         task.close()
     return {
@@ -53,6 +62,7 @@ def play(run: Path, weights: Literal["best", "last"], episodes: int, seed: int) 
         "std": result.std,
         "returns": result.returns,
         "lengths": result.lengths,
+        **extra,
     }
 
 

@@ -63,6 +63,7 @@ PRESETS: dict[str, Overrides] = {
             "actor_steps": 2,
             "stratified": True,
             "shared_levels": True,
+            "n_embed": 64,
             "bridge_input": "self",
         },
         "env.InvertedPendulum-v5": {

@@ -4,9 +4,9 @@ A network predicts the bridge's end from where it stands; M steps with exact wei
 Training: a quantile loss at t = 0 and at a random t, plus a small anchor to the sample quantile.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,6 +27,8 @@ from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
 T_BINS = 5
+CACHED = 2**18
+"""Numbers of one layer that cross the bridge together without a graph: 1 MB, a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -134,20 +136,33 @@ class DBCConfig(CriticConfig):
         )
 
 
-class DBC(Critic):
-    """Z_tau(s, a) is where the bridge that starts at tau ends."""
+class Walk(NamedTuple):
+    """Where the steps over the bridge begin, (M,), and their weights."""
 
     times: Tensor
-    actor_times: Tensor
+    weights: list[float]
+
+    @classmethod
+    def of(cls, schedule: Schedule, n_steps: int) -> "Walk":
+        """Equal steps from level to return."""
+        times = uniform_times(n_steps)
+        return cls(times[:-1].float(), step_weights(schedule, times).tolist())
+
+    def first(self, n: int) -> "Walk":
+        """The first so many steps."""
+        return Walk(self.times[:n], self.weights[:n])
+
+
+class DBC(Critic):
+    """Z_tau(s, a) is where the bridge that starts at tau ends."""
 
     def __init__(self, config: DBCConfig, spec: EnvSpec, streams: Streams) -> None:
         super().__init__(config, config.build_net(spec))
         self.config = config
         self._schedule = config.build_schedule()
-        times, self._weights = self._partition(config.bridge_steps)
-        self.register_buffer("times", times, persistent=False)
-        times, self._actor_weights = self._partition(config.actor_steps or config.bridge_steps)
-        self.register_buffer("actor_times", times, persistent=False)
+        self._walk = Walk.of(self._schedule, config.bridge_steps)
+        self._actor_walk = Walk.of(self._schedule, config.actor_steps or config.bridge_steps)
+        self._device = self._walk.times.device
         self._levels = streams("quantile_levels")
         self._bridge_times = streams("bridge_time")
         self._bridge_steps = streams("bridge_step", "cpu")  # Decides on the host how far to walk.
@@ -167,11 +182,11 @@ class DBC(Critic):
             start = self._start(_columns(tau), b)
 
         context = net.begin(torch.cat([batch.obs, batch.action], -1), _columns(tau))
-        at = net.at(torch.cat([self.times[:1], t]))
+        at = net.at(torch.cat([self._walk.times[:1], t]))
         at_zero = net(context, at[..., :1], start)
         with torch.no_grad():
             if c.bridge_input == "path":
-                place = self._walk(net, context, start, self.times[:step], self._weights[:step])
+                place = _cross(net, context, start, self._walk.first(step))
             else:
                 goal = label.t() - context.location if c.bridge_input == "label" else at_zero
                 place = torch.lerp(goal, start, share)
@@ -196,8 +211,7 @@ class DBC(Critic):
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of all heads' atoms at random levels, with a graph through every step: (b,)."""
         tau = self._draw_pooled(len(obs), self.config.n_actor, self._actor_levels)
-        walk = (self.actor_times, self._actor_weights)
-        return self._atoms(obs, action, tau, *walk, target=target).mean((1, 2))
+        return self._atoms(obs, action, tau, self._actor_walk, target=target).mean((1, 2))
 
     @torch.no_grad()
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
@@ -226,45 +240,37 @@ class DBC(Critic):
         obs: Tensor,
         action: Tensor,
         tau: Tensor,
-        times: Tensor | None = None,
-        weights: list[float] | None = None,
+        walk: "Walk | None" = None,
         *,
         target: bool = False,
     ) -> Tensor:
         """Walk levels (h or 1, k, b or 1) over the bridge, by default in M steps: (b, h, k)."""
-        net = self._net(target=target)
-        context = net.begin(torch.cat([obs, action], -1), tau)
-        start = self._start(tau, len(obs))
-        times = self.times if times is None else times
-        end = self._walk(net, context, start, times, weights or self._weights)
-        return (context.location + end).permute(2, 0, 1)
+        net, walk, x = self._net(target=target), walk or self._walk, torch.cat([obs, action], -1)
+        b = len(x)
+        rows = b if torch.is_grad_enabled() else self._cached_rows(tau.shape[1], x.device)
+        parts = []
+        for i in range(0, b, rows):
+            own = tau if tau.shape[2] == 1 else tau[..., i : i + rows]
+            context = net.begin(x[i : i + rows], own)
+            start = self._start(own, len(x[i : i + rows]))
+            parts.append(context.location + _cross(net, context, start, walk))
+        return (torch.cat(parts, 2) if len(parts) > 1 else parts[0]).permute(2, 0, 1)
 
-    def _partition(self, n_steps: int) -> tuple[Tensor, list[float]]:
-        """Where the steps of a walk begin, and their weights."""
-        times = uniform_times(n_steps)
-        return times[:-1].float(), step_weights(self._schedule, times).tolist()
+    def _cached_rows(self, k: int, device: torch.device) -> int:
+        """Transitions whose activations stay in a CPU's cache while they cross without a graph."""
+        c = self.config
+        width = max(c.hidden if c.network == "mlp" else c.particle)
+        return max(1, CACHED // (c.n_heads * width * k)) if device.type == "cpu" else 2**31
 
     def _start(self, tau: Tensor, b: int) -> Tensor:
         """Every head's atoms at their levels: tau (h or 1, k, b or 1) -> (h, k, b)."""
         return tau.expand(self.config.n_heads, -1, b).contiguous()
 
-    def _walk(
-        self,
-        net: EndpointNet,
-        context: Context,
-        start: Tensor,
-        times: Tensor,
-        weights: Sequence[float],
-    ) -> Tensor:
-        """From the levels so many steps on, relative to the location: (h, k, b)."""
-        at = net.at(times)
-        return sample(lambda z, i: net(context, at[..., i : i + 1], z), start, weights)
-
     def _draw(self, b: int, k: int, generator: torch.Generator) -> Tensor:
         """Ascending levels, (b, k) or (1, k)."""
         shape = (1 if self.config.shared_levels else b, k)
-        device = str(self.times.device)
-        tau = draw_levels(shape, generator, stratified=self.config.stratified, device=device)
+        device, stratified = str(self._device), self.config.stratified
+        tau = draw_levels(shape, generator, stratified=stratified, device=device)
         return tau if self.config.stratified else tau.sort(-1).values
 
     def _draw_pooled(self, b: int, k: int, generator: torch.Generator) -> Tensor:
@@ -282,12 +288,12 @@ class DBC(Critic):
     def _draw_time(self, b: int) -> tuple[int, Tensor]:
         """When the second loss looks: a step of the walk, or t uniform in (0, 1), (b,)."""
         if self.config.bridge_input != "path":
-            t = torch.rand((b,), generator=self._bridge_times, device=self.times.device)
+            t = torch.rand((b,), generator=self._bridge_times, device=self._device)
             return 0, t.clamp_(min=1e-3)
         last = self.config.bridge_steps - 1
         # Step 0 is where the first loss looks; a walk of one step has no other.
         step = int(torch.randint(min(1, last), last + 1, (1,), generator=self._bridge_steps))
-        return step, self.times[step].expand(b)
+        return step, self._walk.times[step].expand(b)
 
     def _terms(self, pred: Tensor, y: Tensor, tau: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """Quantile and anchor loss of every prediction (b, 2 h, k)."""
@@ -298,6 +304,12 @@ class DBC(Critic):
             n_atoms, n_targets = pred.shape[2], y.shape[1]
             return n_atoms * n_targets * quantile, n_atoms * anchor
         return quantile, anchor
+
+
+def _cross(net: EndpointNet, context: Context, start: Tensor, walk: Walk) -> Tensor:
+    """Atoms (h, k, b) after a walk from their levels, relative to the location."""
+    at = net.at(walk.times)
+    return sample(lambda z, i: net(context, at[..., i : i + 1], z), start, walk.weights)
 
 
 def _columns(tau: Tensor) -> Tensor:

@@ -3,8 +3,6 @@
 import json
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from itertools import product
 from pathlib import Path
@@ -12,20 +10,19 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from bridgerl import store
 from bridgerl.bridge.schedule import Constant, Cosine, Linear
 from bridgerl.critics import CRITICS
-from bridgerl.errors import StorageFault, UserError, choose, require
+from bridgerl.errors import choose, require
 from bridgerl.lab import bias
+from bridgerl.lab.entrants import read_entrant
 from bridgerl.lab.league import (
     Budget,
     Cell,
     ablation,
     figure,
-    read_entrant,
     run_league,
     write_results,
 )
@@ -33,39 +30,10 @@ from bridgerl.lab.league_plots import draw_distances, draw_laws
 from bridgerl.lab.plots import check_plotting
 from bridgerl.lab.problems import PROBLEMS
 from bridgerl.lab.toy import ToyConfig, draw_toy, run_toy, show_toy
+from bridgerl.lab.verbs import make_folder, progress, require_some, writing
 
 MOST_LAWS = 8
 """Entrants that one panel can show as lines."""
-
-
-@contextmanager
-def _progress(total: int, what: str) -> Iterator[Progress]:
-    """A bar on stderr, so that stdout stays the result's."""
-    columns = (TextColumn(what), BarColumn(bar_width=28), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        progress.add_task(what, total=total)
-        yield progress
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        store.make_folder(folder)
-    except OSError as error:
-        raise UserError(f"--out {folder} cannot be written: {error.strerror}") from None
-
-
-def _require_some(name: str, values: tuple[object, ...]) -> None:
-    require(len(values) > 0, name, values, "needs at least one")
-    require(len(set(values)) == len(values), name, values, "names one twice")
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageFault(f"{folder}: results not written: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -103,20 +71,20 @@ class League:
         cells = self._cells()
         if self.plot:
             check_plotting()
-        _make_folder(self.out / "cells")
+        make_folder(self.out / "cells")
         results = []
         try:
-            with _progress(len(cells), "league") as progress:
+            with progress(len(cells), "league") as bar:
                 for result in run_league(cells, self.out, self.workers):
                     results.append(result)
-                    progress.advance(progress.task_ids[0])
+                    bar.advance(bar.task_ids[0])
         except KeyboardInterrupt:
             done = f"{len(results)} of {len(cells)} cells"
             print(f"bridgerl: stopped after {done}; the same command goes on", file=sys.stderr)
             raise
         order = {(c.problem, c.entrant.label, c.seed): i for i, c in enumerate(cells)}
         results.sort(key=lambda r: order[r["problem"], r["entrant"], r["seed"]])
-        with _writing(self.out):
+        with writing(self.out):
             data = write_results(self.out, shlex.join(["bridgerl", *sys.argv[1:]]), results)
             # No picture of other results may stand beside these.
             for name in ("distances.png", "laws.png"):
@@ -136,7 +104,7 @@ class League:
             value = getattr(self, name)
             require(1 <= value <= 10**7, name, value, "must be from 1 to 10**7")
         for name in ("critics", "tasks", "seeds"):
-            _require_some(name, getattr(self, name))
+            require_some(name, getattr(self, name))
         for task in self.tasks:
             choose("task", task, PROBLEMS)
         for seed in self.seeds:
@@ -184,12 +152,12 @@ class Toy(ToyConfig):
         """Run, write JSON and the picture, print a table."""
         if self.plot:
             check_plotting()
-        _make_folder(self.out)
+        make_folder(self.out)
         config = ToyConfig(**{f.name: getattr(self, f.name) for f in fields(ToyConfig)})
         total = len(config.critics) * len(config.seeds) * config.updates
-        with _progress(total, "toy") as bar:
+        with progress(total, "toy") as bar:
             result = run_toy(config, lambda done, _: bar.update(bar.task_ids[0], completed=done))
-        with _writing(self.out):
+        with writing(self.out):
             store.publish_file(self.out / "toy.json", json.dumps(result).encode())
             if self.plot:
                 draw_toy(result, self.out / "toy.png")
@@ -234,15 +202,15 @@ class BridgeBias:
             "cosine": lambda: Cosine(self.theta_min, self.theta_max),
         }
         for name in ("schedules", "steps"):
-            _require_some(name, getattr(self, name))
+            require_some(name, getattr(self, name))
         for n in self.steps:
             require(1 <= n <= 10**6, "steps", n, "must be from 1 to 10**6")
         chosen = {name: choose("schedule", name, kinds)() for name in self.schedules}
         table = bias.error_table(chosen, self.steps)
         if self.plot:
             check_plotting()
-            _make_folder(self.out)
-            with _writing(self.out):
+            make_folder(self.out)
+            with writing(self.out):
                 bias.draw(table, self.out / "bridge-error.png")
         if self.json:
             print(json.dumps(table))

@@ -25,11 +25,10 @@ from numpy.typing import NDArray
 
 from bridgerl import store
 from bridgerl.agent import build_critic
-from bridgerl.critics import CRITICS, Critic, CriticConfig
-from bridgerl.errors import BridgeError, StorageFault, UserError, choose, require
-from bridgerl.flags import HELP, flags_of, parse, refuse_odd_words
+from bridgerl.critics import Critic
+from bridgerl.errors import BridgeError, StorageFault
+from bridgerl.lab.entrants import Entrant, read_entrant
 from bridgerl.lab.problems import PROBLEMS, Problem, Query
-from bridgerl.presets import resolve
 from bridgerl.runtime import fingerprint, tuned_process
 from bridgerl.streams import Streams, derive_seed
 
@@ -67,15 +66,6 @@ ABLATION: dict[str, dict[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Entrant:
-    """A critic with its settings, under the name that tables show."""
-
-    label: str
-    critic: str
-    config: CriticConfig
-
-
-@dataclass(frozen=True)
 class Budget:
     """What every critic gets."""
 
@@ -107,34 +97,6 @@ class Cell:
     def file_name(self) -> str:
         """A name that changes with everything that decides the result."""
         return f"{store.sha256(store.to_json(self.identity))[:24]}.json"
-
-
-def read_entrant(text: str) -> Entrant:
-    """`[LABEL = ]dbc --bridge-input self --preset paper`: a critic, then its flags."""
-    label, equals, entry = text.rpartition(" = ")
-    label = label.strip() if equals else entry.strip()
-    fit = label and not label.startswith("_") and not set(label) & set("$|\\\n")
-    require(bool(fit), "critics", text, "needs labels without $, |, \\ and a leading _")
-    name, *words = entry.replace("--critic.", "--").replace("--preset=", "--preset ").split() or [
-        ""
-    ]
-    choose("critic", name, CRITICS)
-    refuse_odd_words(words)
-    require(
-        not HELP & set(words), "critics", text, f"has no help; see train --critic {name} --help"
-    )
-    preset = "lite"
-    if "--preset" in words:
-        at = words.index("--preset")
-        if at + 1 == len(words):
-            raise UserError(f"--preset needs a value in {text!r}")
-        preset = words[at + 1]
-        del words[at : at + 2]
-    default = resolve("league", critic=name, preset=preset).critic
-    verb = f"train --critic {name}"
-    return Entrant(
-        label, name, parse(type(default), words, verb, known=flags_of(default), default=default)
-    )
 
 
 def ablation() -> list[Entrant]:

@@ -1,0 +1,86 @@
+"""What measurements share: the setting, cores of one's own, and a clock of parts."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from bridgerl.errors import UserError
+
+PARTS = ("env", "act", "sample", "target", "forward", "backward", "optimiser", "actor")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all contenders share."""
+
+    env: str
+    batch: int
+    threads: int
+    seconds: float
+
+    @property
+    def cores(self) -> list[int]:
+        """The first so many of the cores this process may use."""
+        has_affinity = hasattr(os, "sched_getaffinity")
+        cores = sorted(os.sched_getaffinity(0)) if has_affinity else range(os.cpu_count() or 1)
+        if self.threads > len(cores):
+            raise UserError(f"--threads {self.threads} needs as many cores; {len(cores)} are free")
+        return list(cores)[: self.threads]
+
+    def pin(self) -> None:
+        """Keep this process on those cores, where the system can."""
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, self.cores)
+
+
+class Clock:
+    """Time per part, in seconds; a part within a part counts as itself alone."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, float] = dict.fromkeys(PARTS, 0.0)
+        self._stack: list[float] = []
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Charge what runs inside to a part."""
+        started = time.perf_counter()
+        self._stack.append(0.0)
+        try:
+            yield
+        finally:
+            whole = time.perf_counter() - started
+            self.spent[name] += whole - self._stack.pop()
+            if self._stack:
+                self._stack[-1] += whole
+
+    def watch(self, owner: Any, method: str, name: str) -> None:
+        """Charge every call of one object's method to a part."""
+        call = getattr(owner, method)
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            with self.part(name):
+                return call(*args, **kwargs)
+
+        setattr(owner, method, timed)
+
+
+class GraphTime(TorchDispatchMode):
+    """Operator time with and without a graph; inside a loss, no graph means the target."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spent = {True: 0.0, False: 0.0}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        graph, started = torch.is_grad_enabled(), time.perf_counter()
+        out = func(*args, **(kwargs or {}))
+        self.spent[graph] += time.perf_counter() - started
+        return out
