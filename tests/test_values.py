@@ -56,14 +56,33 @@ def test_soft_returns_are_discounted_sums_without_the_price_of_the_first_action(
 def test_every_step_counts_after_an_end_and_only_early_ones_before_a_time_limit(
     discount: float,
 ) -> None:
-    assert comparable(500, discount, terminated=True).all()
+    assert comparable(500, discount, 1000, terminated=True).all()
     wanted = [discount ** (500 - t) <= 0.01 for t in range(500)]
-    assert comparable(500, discount, terminated=False).tolist() == wanted
+    assert comparable(500, discount, 1000, terminated=False).tolist() == wanted
+
+
+def test_steps_near_the_time_limit_count_neither_with_a_fall_nor_without() -> None:
+    for terminated in (True, False):
+        kept = comparable(990, 0.99, 1000, terminated=terminated)
+        assert kept.sum() == (542 if terminated else 532)
+        assert not kept[542:].any()
+
+
+def test_an_exact_critic_of_a_walker_that_may_fall_shows_no_bias() -> None:
+    discount, fall, limit = 0.99, 0.001, 1000
+    value = 1 / (1 - discount * (1 - fall))
+    draws, errors = np.random.default_rng(0), []
+    for _ in range(3000):
+        n = min(int(draws.geometric(fall)), limit)
+        g = soft_returns(np.ones(n), np.zeros(n), discount)
+        kept = comparable(n, discount, limit, terminated=n < limit)
+        errors += [value - g[kept]]
+    assert abs(np.concatenate(errors).mean()) < 0.01 * value
 
 
 def test_a_short_episode_that_was_cut_off_has_nothing_to_compare() -> None:
-    assert not comparable(458, 0.99, terminated=False).any()
-    assert comparable(459, 0.99, terminated=False).sum() == 1
+    assert not comparable(458, 0.99, 10_000, terminated=False).any()
+    assert comparable(459, 0.99, 10_000, terminated=False).sum() == 1
 
 
 def test_figures_of_a_small_case_by_hand() -> None:
@@ -113,6 +132,7 @@ class Corridor:
     def __init__(self, **last: bool) -> None:
         ending = {"terminated": False, "truncated": False, "diverged": False, **last}
         self._last = Outcome(np.zeros(1, np.float32), 1.0, **ending)
+        self.time_limit = None
         self.actions: list[np.ndarray] = []
 
     def reset(self, *key: int) -> np.ndarray:

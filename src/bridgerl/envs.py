@@ -54,6 +54,11 @@ class Task:
         self.reward = 0.0
         self._episode_seed = 0
 
+    @property
+    def time_limit(self) -> int | None:
+        """Steps after which an episode is cut off, if the environment says so."""
+        return None if self.env.spec is None else self.env.spec.max_episode_steps
+
     def reset(self, *key: int) -> np.ndarray:
         """Begin the episode with this key; returns its first observation, float32."""
         self.actions = []

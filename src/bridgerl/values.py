@@ -50,10 +50,14 @@ def soft_returns(reward: np.ndarray, cost: np.ndarray, discount: float) -> np.nd
     return g[:-1]
 
 
-def comparable(n: int, discount: float, *, terminated: bool) -> np.ndarray:
-    """Which of n steps have a return that is known to its end, or nearly so: (n,)."""
-    left = np.arange(n, 0, -1)
-    return (discount**left <= TAIL) | terminated
+def comparable(n: int, discount: float, limit: int, *, terminated: bool) -> np.ndarray:
+    """Which of n steps have a return that is known to its end, or nearly so: (n,).
+
+    A step too close to the time limit does not count even if the episode ended before: it would be
+    there because a fall followed, and make every value look too high.
+    """
+    known = (discount ** np.arange(n, 0, -1) <= TAIL) | terminated
+    return known & (discount ** (limit - np.arange(n)) <= TAIL)
 
 
 def compare(q: np.ndarray, g: np.ndarray, low: np.ndarray, high: np.ndarray) -> dict[str, Any]:
@@ -107,7 +111,8 @@ def _play_valued(
     last = steps[-1][1]
     # Where MuJoCo gave up, what it says of an end is as void as its reward.
     ended = last.terminated and not last.diverged
-    kept = comparable(len(steps), discount, terminated=ended)
+    limit = min(task.time_limit or max_steps, max_steps)
+    kept = comparable(len(steps), discount, limit, terminated=ended)
     g = soft_returns(np.array([out.reward for _, out in steps]), np.array(costs), discount)
     obs = torch.from_numpy(np.stack([obs for obs, _ in steps])[kept]).to(agent.device)
     action = torch.from_numpy(np.stack(task.actions)[kept]).to(agent.device)
