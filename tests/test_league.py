@@ -23,7 +23,16 @@ from bridgerl.critics.dbc import DBCConfig
 from bridgerl.errors import StorageFault, UserError
 from bridgerl.lab import league
 from bridgerl.lab.entrants import read_entrant
-from bridgerl.lab.league import ABLATION, Budget, Cell, cramer, run_cell, summarise
+from bridgerl.lab.league import (
+    ABLATION,
+    SIZES,
+    Budget,
+    Cell,
+    cramer,
+    run_cell,
+    summarise,
+    variants,
+)
 from bridgerl.lab.problems import PROBLEMS, Problem, ProblemEnv, Query
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, Metrics
@@ -200,9 +209,10 @@ def test_an_entrants_flags_may_be_those_of_train() -> None:
     )
 
 
-def test_every_variant_of_the_ablation_is_another_critic() -> None:
-    entrants = league.ablation()
-    assert len(entrants) == sum(len(group) for group in ABLATION.values())
+@pytest.mark.parametrize("groups", [ABLATION, SIZES], ids=["ablation", "sizes"])
+def test_every_variant_is_another_critic(groups: dict[str, dict[str, str]]) -> None:
+    entrants = variants(groups)
+    assert len(entrants) == sum(len(group) for group in groups.values())
     assert len({e.config for e in entrants}) == len({e.label for e in entrants}) == len(entrants)
 
 
@@ -231,7 +241,7 @@ def test_a_league_is_not_played_twice(tmp_path: Path, capsys: pytest.CaptureFixt
     assert cell.stat().st_mtime_ns == stamp
     assert "| cdq | 1" in (tmp_path / "league.md").read_text()
     assert json.loads((tmp_path / "league.json").read_text())["summary"] == first
-    for name in ("laws.png", "distances.png"):
+    for name in ("laws.png", "distances.png", "price.png"):
         assert (tmp_path / name).read_bytes().startswith(PNG)
 
 

@@ -55,6 +55,11 @@ class Agent(nn.Module):
             self.critic.track()
         return metrics
 
+    def compile_losses(self, **how: Any) -> None:
+        """Fuse both losses by torch.compile, with its own arguments."""
+        for part in (self.critic, self.actor):
+            setattr(part, "loss", torch.compile(part.loss, **how))  # noqa: B010
+
     def worst_streak(self) -> torch.Tensor:
         """The longest run of updates lost to non-finite numbers, over all optimisers."""
         streaks = [b for name, b in self.named_buffers() if name.endswith("worst_streak")]

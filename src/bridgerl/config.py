@@ -35,9 +35,13 @@ class TrainConfig:
     """CPU threads; results are exact for one number of threads only."""
     device: str = "cpu"
     """Torch device, e.g. cpu or cuda."""
+    compile: bool = False
+    """Fuse both losses by torch.compile, at the price of a minute's start; for CUDA."""
 
     def __post_init__(self) -> None:
         """Refuse sizes that cannot train."""
+        slower = self.compile and self.device.startswith("cpu")
+        require(not slower, "train.compile", True, "is for CUDA; a CPU is faster without it")
         at_least_one = "must be at least 1"
         require(self.batch_size >= 1, "train.batch-size", self.batch_size, at_least_one)
         ok = 1 <= self.buffer_size <= 10**9

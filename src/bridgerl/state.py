@@ -61,6 +61,8 @@ class RunState:
                 "memory for the networks or the replay cannot be had; lower the hidden widths "
                 f"or --train.buffer-size {config.train.buffer_size}"
             ) from error
+        if config.train.compile:
+            self.agent.compile_losses()
         self.counters = Counters()
         self.metrics: dict[str, Tensor] = {}
         self.segments: dict[str, str] = {}

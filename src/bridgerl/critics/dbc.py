@@ -192,7 +192,8 @@ class DBC(Critic):
                 place = torch.lerp(goal, start, share)
         at_t = net(context, at[..., 1:], place)
         # Both times side by side: (b, 2 h, k), the first h at t = 0.
-        pred = torch.cat([context.location + at_zero, context.location + at_t]).permute(2, 0, 1)
+        both = torch.cat([context.location + at_zero, context.location + at_t])
+        pred = both.permute(2, 0, 1).contiguous()
         quantile, anchor = self._terms(pred, y, tau, label)
         loss = (c.quantile_weight * quantile + c.anchor_weight * anchor).mean()
         if not self.measuring:

@@ -19,14 +19,16 @@ from bridgerl.errors import choose, require
 from bridgerl.lab import bias
 from bridgerl.lab.entrants import read_entrant
 from bridgerl.lab.league import (
+    ABLATION,
+    SIZES,
     Budget,
     Cell,
-    ablation,
     figure,
     run_league,
+    variants,
     write_results,
 )
-from bridgerl.lab.league_plots import draw_distances, draw_laws
+from bridgerl.lab.league_plots import draw_distances, draw_laws, draw_price
 from bridgerl.lab.plots import check_plotting
 from bridgerl.lab.problems import PROBLEMS
 from bridgerl.lab.toy import ToyConfig, draw_toy, run_toy, show_toy
@@ -49,6 +51,8 @@ class League:
     """Critics to compare, each a name or a quoted name with its flags."""
     ablation: bool = False
     """Compare DBC with its own variants instead."""
+    sizes: bool = False
+    """Compare DBC's sizes instead: what a better fit costs."""
     tasks: tuple[str, ...] = tuple(PROBLEMS)
     """Problems to learn."""
     seeds: tuple[int, ...] = (0, 1, 2)
@@ -87,10 +91,11 @@ class League:
         with writing(self.out):
             data = write_results(self.out, shlex.join(["bridgerl", *sys.argv[1:]]), results)
             # No picture of other results may stand beside these.
-            for name in ("distances.png", "laws.png"):
+            for name in ("distances.png", "laws.png", "price.png"):
                 (self.out / name).unlink(missing_ok=True)
             if self.plot:
                 draw_distances(results, self.out / "distances.png")
+                draw_price(results, self.out / "price.png")
                 if len({r["entrant"] for r in results}) <= MOST_LAWS:
                     draw_laws(results, self.out / "laws.png")
         if self.json:
@@ -109,7 +114,11 @@ class League:
             choose("task", task, PROBLEMS)
         for seed in self.seeds:
             require(0 <= seed < 2**32, "seeds", seed, "must be from 0 to 2**32 - 1")
-        entrants = ablation() if self.ablation else [read_entrant(text) for text in self.critics]
+        both = self.ablation and self.sizes
+        require(not both, "sizes", True, "and --ablation are two leagues")
+        groups = ABLATION if self.ablation else SIZES
+        listed = [read_entrant(text) for text in self.critics]
+        entrants = variants(groups) if self.ablation or self.sizes else listed
         labels = [entrant.label for entrant in entrants]
         require(len(set(labels)) == len(labels), "critics", labels, "give one label twice")
         budget = Budget(self.updates, self.batch)

@@ -64,6 +64,38 @@ ABLATION: dict[str, dict[str, str]] = {
     "paper": {"paper": _PAPER, "paper, self": f"{_PAPER} --bridge-input self"},
 }
 
+# DBC's sizes, one changed at a time: what a better fit costs.
+SIZES: dict[str, dict[str, str]] = {
+    "base": {"lite": "dbc"},
+    "particle network": {
+        "particle 8x8": "dbc --particle 8 8",
+        "particle 32x32": "dbc --particle 32 32",
+        "particle 64x64": "dbc --particle 64 64",
+        "particle 32, one layer": "dbc --particle 32",
+    },
+    "trunk": {
+        "trunk 2x64": "dbc --hidden 64 64",
+        "trunk 2x128": "dbc --hidden 128 128",
+        "trunk 2x512": "dbc --hidden 512 512",
+    },
+    "atoms": {
+        "target 4": "dbc --n-target 4",
+        "target 16": "dbc --n-target 16",
+        "target 32": "dbc --n-target 32",
+        "online 8": "dbc --n-online 8",
+        "online 32": "dbc --n-online 32",
+    },
+    "levels": {
+        "iid, shared": "dbc --no-stratified",
+        "stratified, own": "dbc --no-shared-levels",
+        "iid, own": "dbc --no-stratified --no-shared-levels",
+    },
+    "embedding": {
+        "32 cosines": "dbc --n-embed 32",
+        "128 cosines": "dbc --n-embed 128",
+    },
+}
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -99,9 +131,9 @@ class Cell:
         return f"{store.sha256(store.to_json(self.identity))[:24]}.json"
 
 
-def ablation() -> list[Entrant]:
-    """DBC and its variants."""
-    rows = [row for group in ABLATION.values() for row in group.items()]
+def variants(groups: dict[str, dict[str, str]]) -> list[Entrant]:
+    """DBC and its variants, group by group."""
+    rows = [row for group in groups.values() for row in group.items()]
     return [read_entrant(f"{label} = {text}") for label, text in rows]
 
 

@@ -71,3 +71,41 @@ def draw_distances(results: list[dict[str, Any]], path: Path) -> None:
         ax.set_ylim(len(entrants) - 0.5, -0.5)
         ax.set_yticks(range(len(entrants)), entrants if ax is axes[0] else [""] * len(entrants))
     save(figure, path)
+
+
+def draw_price(results: list[dict[str, Any]], path: Path) -> None:
+    """Mean W1 / std over problems against milliseconds per update, and who is beaten by nobody."""
+    rows: list[tuple[float, float, str]] = []
+    for entrant in dict.fromkeys(r["entrant"] for r in results):
+        cells = [r["figures"] for r in results if r["entrant"] == entrant]
+        if all(c["w1"] is not None for c in cells):
+            price = float(np.median([1e3 / c["updates_per_second"] for c in cells]))
+            rows.append((price, float(np.mean([c["w1"] / c["std"] for c in cells])), entrant))
+    figure, axes = panels(1, 1, width=7.5, height=4.2)
+    ax, front = axes[0], [a for a in rows if not any(_beats(b, a) for b in rows)]
+    ax.plot(*zip(*sorted((x, y) for x, y, _ in front), strict=True), color=TRUTH, lw=0.8, alpha=0.5)
+    for row in rows:
+        x, y, label = row
+        first = row == rows[0]
+        color = COLORS[1] if first else COLORS[0] if row in front else COLORS[6]
+        ax.plot(x, y, "o", color=color, ms=7 if first else 5)
+        ax.annotate(f" {label}", (x, y), fontsize=7, color=color, va="center")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ticks = [t for t in (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200) if _inside(t, ax.get_xlim())]
+    ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    levels = [v for v in (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1) if _inside(v, ax.get_ylim())]
+    ax.set_yticks(levels, [f"{v:.0%}" for v in levels])
+    ax.minorticks_off()
+    ax.set_xlabel("milliseconds per critic update")
+    ax.set_ylabel("W1 / standard deviation, mean over problems")
+    save(figure, path)
+
+
+def _beats(a: tuple[float, float, str], b: tuple[float, float, str]) -> bool:
+    """Cheaper and closer, strictly in one."""
+    return a[0] <= b[0] and a[1] <= b[1] and a[:2] != b[:2]
+
+
+def _inside(value: float, limits: tuple[float, float]) -> bool:
+    return limits[0] <= value <= limits[1]

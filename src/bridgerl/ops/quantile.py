@@ -62,14 +62,14 @@ class _DenseLoss(_GivenSlope):
         tau = level.reshape(b, -1)
         excess = pred.detach().reshape(b, -1).contiguous() - target.t()[:, :, None]
         over, under = excess.clamp(0, kappa), excess.clamp(-kappa, 0)
-        slope = torch.lerp(over.sum(0), under.sum(0), tau).div_(n).view_as(pred)
+        slope = torch.lerp(over.sum(0), under.sum(0), tau).div_(n).reshape(pred.shape)
         ctx.save_for_backward(slope)
         if not value:
             return torch.zeros_like(slope)
         # With c the clipped u, huber(u) = c (u - c / 2).
         above = torch.sub(excess, over, alpha=0.5).mul_(over).sum(0)
         below = excess.sub_(under, alpha=0.5).mul_(under).sum(0)
-        return torch.lerp(above, below, tau).div_(n).view_as(pred)
+        return torch.lerp(above, below, tau).div_(n).reshape(pred.shape)
 
 
 class _SortedLoss(_GivenSlope):
@@ -96,7 +96,7 @@ class _SortedLoss(_GivenSlope):
         area = torch.addcmul(total, below, x, value=-1).neg_()
         a_low, a_mid, a_high = area.chunk(3, 1)
         slope = torch.lerp(a_mid - a_low, a_high - a_mid - n * kappa, tau).div_(n)
-        ctx.save_for_backward(slope.to(pred.dtype).view_as(pred))
+        ctx.save_for_backward(slope.to(pred.dtype).reshape(pred.shape))
         if not value:
             return torch.zeros_like(pred)
         power = torch.addcmul(squares, area - total, x).mul_(0.5)
@@ -104,7 +104,7 @@ class _SortedLoss(_GivenSlope):
         # Targets above f: the same sums less those over all targets, which centring makes simple.
         high = g_high - g_mid - (n * kappa) * (f + 0.5 * kappa)
         loss = torch.lerp(g_mid - g_low, high, tau).div_(n)
-        return loss.to(pred.dtype).view_as(pred)
+        return loss.to(pred.dtype).reshape(pred.shape)
 
 
 def sample_quantile(values: Tensor, tau: Tensor) -> Tensor:
