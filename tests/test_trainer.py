@@ -16,13 +16,16 @@ import torch
 from gymnasium.spaces import Box
 
 from bridgerl import checkpoint, resolve, train, trainer
+from bridgerl.agent import Agent
 from bridgerl.config import RunConfig
 from bridgerl.envs import Task
 from bridgerl.errors import NumericFault, UserError
 from bridgerl.player import load_agent
-from bridgerl.rundir import last_weights
+from bridgerl.probe import probe_threads
+from bridgerl.rundir import last_weights, read_config
 from bridgerl.runlog import read_metrics
 from bridgerl.streams import Streams
+from bridgerl.types import Batch, EnvSpec, Metrics
 from conftest import HERE, TINY, Run
 
 
@@ -352,3 +355,35 @@ def test_an_own_environment_in_the_working_folder_is_found(tmp_path: Path) -> No
     )
     assert done.returncode == 0, done.stderr
     assert "is fit" in done.stdout
+
+
+def test_zero_threads_are_probed_once_and_then_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, answers = torch.get_num_threads(), [2]
+    monkeypatch.setattr("bridgerl.probe.probe_threads", lambda *_: answers.pop())
+    config = _config(tmp_path, threads=0)
+    run = train(config, quiet=True)
+    assert read_config(run).train.threads == 2
+    train(dataclasses.replace(config, steps=config.steps + 10), quiet=True)  # Not probed again.
+    assert torch.get_num_threads() == before
+
+
+def test_the_probe_prefers_fewer_threads_unless_more_are_a_tenth_faster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    price = {1: 1.0, 2: 0.85, 4: 0.8, 8: 0.5}
+    clock, count = [0.0], [1]
+    monkeypatch.setattr("os.cpu_count", lambda: 9)
+    monkeypatch.setattr("torch.set_num_threads", lambda n: count.__setitem__(0, n))
+
+    def update(self: Agent, batch: Batch, **_: Any) -> Metrics:
+        clock[0] += price[count[0]]
+        return {}
+
+    monkeypatch.setattr(Agent, "update", update)
+    monkeypatch.setattr("bridgerl.probe.time.perf_counter", lambda: clock[0])
+    config, spec = resolve("toy"), EnvSpec("toy", 3, 2)
+    assert probe_threads(config, spec) == 8
+    price[8] = 0.8
+    assert probe_threads(config, spec) == 2

@@ -32,7 +32,7 @@ class TrainConfig:
     discount: float = 0.99
     """Discount of future rewards."""
     threads: int = 1
-    """CPU threads; results are exact for one number of threads only."""
+    """CPU threads; results are exact for one number only. 0 lets a short probe choose."""
     device: str = "cpu"
     """Torch device, e.g. cpu or cuda."""
     compile: bool = False
@@ -48,7 +48,7 @@ class TrainConfig:
         require(ok, "train.buffer-size", self.buffer_size, "must be from 1 to 10**9")
         require(self.warmup >= 1, "train.warmup", self.warmup, at_least_one)
         require(0 <= self.discount < 1, "train.discount", self.discount, "must be in [0, 1)")
-        require(1 <= self.threads <= 1024, "train.threads", self.threads, "must be from 1 to 1024")
+        require(0 <= self.threads <= 1024, "train.threads", self.threads, "must be from 0 to 1024")
         if self.batch_size > self.buffer_size:
             raise UserError(
                 f"--train.batch-size {self.batch_size} is larger than "

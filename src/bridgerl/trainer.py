@@ -16,6 +16,7 @@ from bridgerl.envs import Task
 from bridgerl.errors import NumericFault, StorageFault, UserError
 from bridgerl.evaluate import evaluate
 from bridgerl.failpoint import failpoint
+from bridgerl.probe import settle_threads
 from bridgerl.progress import Display
 from bridgerl.replay import check_memory
 from bridgerl.rundir import check_folder, open_folder, record_config
@@ -46,6 +47,7 @@ def train(config: RunConfig, *, quiet: bool = False) -> Path:
     check_device(config.train.device)
     task = Task(config.env, config.seed)
     try:
+        config = settle_threads(config, task.spec)
         check_memory(task.spec, min(config.train.buffer_size, config.steps))
         check_folder(config, task.spec)
         with (
