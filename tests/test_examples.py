@@ -1,6 +1,7 @@
 """Every program in examples/ runs as its reader would run it, and does what it says."""
 
 import re
+import statistics
 import shutil
 import subprocess
 import sys
@@ -31,8 +32,8 @@ def test_every_example_is_run_here() -> None:
 
 def test_dbc_learns_inside_a_loop_that_is_not_ours() -> None:
     out = _run(EXAMPLES / "own_loop.py", "--steps", "2000")
-    first, *_, last = map(int, re.findall(r"-?\d+", out.split("first")[1]))
-    assert last > 3 * first, out
+    first, *last = map(int, re.findall(r"-?\d+", out.split("first")[1]))
+    assert statistics.median(last) > 3 * first, out
 
 
 def test_the_new_critic_trains(tmp_path: Path) -> None:
