@@ -1,8 +1,8 @@
 """Every program in examples/ runs as its reader would run it, and does what it says."""
 
 import re
-import statistics
 import shutil
+import statistics
 import subprocess
 import sys
 from pathlib import Path
