@@ -151,11 +151,12 @@ class Plain:
         return tau.sort(-1).values.to(self.dtype).expand(b, -1)
 
     def pooled_levels(self, b: int, k: int, generator: torch.Generator) -> list[Tensor]:
-        """Every head's own: strata go to the heads in turn, independent levels to all alike."""
+        """Every head's own: strata dealt out in a drawn order, independent levels for all alike."""
         if not self.c.stratified:
             return [self.levels(b, k, generator)] * self.c.n_heads
         tau = self.levels(b, k * self.c.n_heads, generator)
-        return [tau[:, h :: self.c.n_heads] for h in range(self.c.n_heads)]
+        order = torch.rand(self.c.n_heads, generator=generator).argsort().tolist()
+        return [tau[:, h :: self.c.n_heads] for h in order]
 
     def mean(self, nets: list[Weights], x: Tensor, tau: list[Tensor]) -> Tensor:
         """The mean atom of some heads: (b,)."""

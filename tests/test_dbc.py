@@ -180,7 +180,7 @@ def test_drop_counts_are_the_papers_and_other_tasks_get_their_median() -> None:
 def test_a_share_is_dropped_of_all_heads_together() -> None:
     lite = resolve("Ant-v5", critic="dbc", preset="lite").critic
     assert isinstance(lite, DBCConfig)
-    assert (lite.n_drop, lite.n_heads * lite.n_target) == (2, 16)  # 12 / 128 of 16, rounded once.
+    assert (lite.n_drop, lite.n_heads * lite.n_target) == (2, 20)  # 12 / 128 of 20, rounded once.
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -201,3 +201,29 @@ def test_crossing_in_parts_is_crossing_at_once(
     assert len(seen) > 1
     assert sum(seen) == 8
     torch.testing.assert_close(loss, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_dealt_strata_cover_more_levels_and_favour_no_head() -> None:
+    critic = _dbc(n_heads=2, stratified=True, shared_levels=True)
+    draws = torch.Generator().manual_seed(0)
+    tau = torch.stack([critic._draw_pooled(4, 8, draws)[..., 0] for _ in range(4000)])
+    strata = (16 * tau).long().flatten(1).sort(1).values
+    assert torch.equal(strata, torch.arange(16).expand(4000, -1))
+    assert (tau.mean((0, 2)) - 0.5).abs().max() < 0.002  # Each head's levels are uniform.
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps"),
+    [({}, 2), ({"actor_steps": None}, 5), ({"bridge_steps": 1}, 1), ({"bridge_input": "path"}, 5)],
+    ids=str,
+)
+def test_the_actor_climbs_few_steps_where_they_are_trained(
+    changes: dict[str, Any], steps: int
+) -> None:
+    config = dataclasses.replace(SMALL, actor_steps=2, bridge_steps=5)
+    assert dataclasses.replace(config, **changes).climb_steps == steps
+
+
+def test_an_empty_batch_has_no_values() -> None:
+    nothing = torch.zeros(0, 3), torch.zeros(0, 2)
+    assert _dbc().q_rank(*nothing).shape == (0,)

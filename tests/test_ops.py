@@ -163,3 +163,16 @@ def test_bellman_targets_are_masked_discounted_and_charged_for_entropy() -> None
     boot = Bootstrap(empty, torch.tensor([2.0, 2.0]))
     atoms = torch.tensor([[10.0, 20.0], [10.0, 20.0]])
     torch.testing.assert_close(bellman(batch, boot, atoms), torch.tensor([[8.2, 17.2], [1.0, 1.0]]))
+
+
+@pytest.mark.parametrize("n", [8, 100])
+@pytest.mark.parametrize("bad", [float("inf"), float("nan")])
+def test_a_target_that_is_not_finite_shows_even_without_the_value(bad: float, n: int) -> None:
+    target = torch.zeros(1, n)
+    target[0, -1] = bad
+    loss = quantile_huber_sorted(torch.zeros(1, 2, 3), target, torch.rand(3), 1.0, value=False)
+    slope_lost = not torch.isfinite(loss).all()
+    pred = torch.zeros(1, 2, 3, requires_grad=True)
+    out = quantile_huber_sorted(pred, target, torch.rand(3), 1.0, value=False)
+    (slope,) = torch.autograd.grad(out.sum(), pred)
+    assert slope_lost or not torch.isfinite(slope).all()

@@ -15,6 +15,7 @@ from torch import Tensor
 from bridgerl.cli import main
 from bridgerl.config import EvalConfig, TrainConfig
 from bridgerl.envs import Outcome
+from bridgerl.errors import UserError
 from bridgerl.types import Bootstrap
 from bridgerl.values import comparable, compare, describe, measure, soft_returns
 from conftest import TINY, Run
@@ -246,3 +247,9 @@ def test_episodes_shorter_than_the_horizon_are_refused_in_one_line(
     assert err.startswith("bridgerl: error: no values to compare: ")
     assert err.count("\n") == 1
     assert "Traceback" not in err
+
+
+def test_an_episode_without_a_comparable_step_is_passed_over() -> None:
+    short = Corridor(truncated=True)
+    with pytest.raises(UserError, match="no values to compare"):
+        figures_of(Priced(0.99, 0.0), short, 0.99)

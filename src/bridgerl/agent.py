@@ -53,6 +53,7 @@ class Agent(nn.Module):
             metrics |= self.actor.update(batch, self._actor_q)
         if self.updates % self._target_every == 0:
             self.critic.track()
+        self.critic.measuring = True
         return metrics
 
     def compile_losses(self, **how: Any) -> None:

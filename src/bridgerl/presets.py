@@ -57,7 +57,7 @@ PRESETS: dict[str, Overrides] = {
             "network": "factored",
             "hidden": (256, 256),
             "particle": (16, 16),
-            "n_target": 8,
+            "n_target": 10,
             "n_online": 16,
             "n_actor": 8,
             "actor_steps": 2,

@@ -47,7 +47,7 @@ def _keep_freed_memory() -> None:
         libc = ctypes.CDLL(ctypes.util.find_library("c"))
         if hasattr(libc, "mallopt"):
             libc.mallopt(_M_TRIM_THRESHOLD, 2**30)
-            libc.mallopt(_M_MMAP_THRESHOLD, 2**26)
+            libc.mallopt(_M_MMAP_THRESHOLD, 2**30)
 
 
 def check_device(device: str) -> None:

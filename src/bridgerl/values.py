@@ -113,6 +113,8 @@ def _play_valued(
     ended = last.terminated and not last.diverged
     limit = min(task.time_limit or max_steps, max_steps)
     kept = comparable(len(steps), discount, limit, terminated=ended)
+    if not kept.any():
+        return Valued(*np.empty((4, 0)))
     g = soft_returns(np.array([out.reward for _, out in steps]), np.array(costs), discount)
     obs = torch.from_numpy(np.stack([obs for obs, _ in steps])[kept]).to(agent.device)
     action = torch.from_numpy(np.stack(task.actions)[kept]).to(agent.device)

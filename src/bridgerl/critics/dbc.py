@@ -50,7 +50,7 @@ class DBCConfig(CriticConfig):
     n_actor: int = 64
     """Atoms per head in the value the actor climbs."""
     actor_steps: int | None = None
-    """Steps of the walk behind the value the actor climbs; None means all M."""
+    """Most steps of the walk behind the value the actor climbs; None, or under `path`, all M."""
     n_rank: int = 8
     """Atoms per head, at fixed levels, in the value that ranks candidate actions."""
     drop: float = 12 / 128
@@ -112,6 +112,13 @@ class DBCConfig(CriticConfig):
         """Target atoms to drop, of those of all heads."""
         return round(self.drop * self.n_heads * self.n_target)
 
+    @property
+    def climb_steps(self) -> int:
+        """Steps of the actor's walk. On `path` only the M steps' own times are trained."""
+        if self.actor_steps is None or self.bridge_input == "path":
+            return self.bridge_steps
+        return min(self.actor_steps, self.bridge_steps)
+
     def build(self, spec: EnvSpec, streams: Streams) -> "DBC":
         """Make the critic for a task."""
         return DBC(self, spec, streams)
@@ -161,7 +168,7 @@ class DBC(Critic):
         self.config = config
         self._schedule = config.build_schedule()
         self._walk = Walk.of(self._schedule, config.bridge_steps)
-        self._actor_walk = Walk.of(self._schedule, config.actor_steps or config.bridge_steps)
+        self._actor_walk = Walk.of(self._schedule, config.climb_steps)
         self._device = self._walk.times.device
         self._levels = streams("quantile_levels")
         self._bridge_times = streams("bridge_time")
@@ -250,7 +257,7 @@ class DBC(Critic):
         b = len(x)
         rows = b if torch.is_grad_enabled() else self._cached_rows(tau.shape[1], x.device)
         parts = []
-        for i in range(0, b, rows):
+        for i in range(0, max(b, 1), rows):
             own = tau if tau.shape[2] == 1 else tau[..., i : i + rows]
             context = net.begin(x[i : i + rows], own)
             start = self._start(own, len(x[i : i + rows]))
@@ -277,14 +284,16 @@ class DBC(Critic):
     def _draw_pooled(self, b: int, k: int, generator: torch.Generator) -> Tensor:
         """Levels of atoms that all heads pool: (h or 1, k, b or 1).
 
-        Strata are dealt out to the heads in turn, so that h heads of k atoms cover h k of them;
-        independent levels are shared, as in the paper.
+        Strata are dealt out to the heads, so that h heads of k atoms cover h k of them; who begins
+        is drawn, or the first head would always get the lower ones. Independent levels are shared,
+        as in the paper.
         """
         if not self.config.stratified:
             return _columns(self._draw(b, k, generator))
         h = self.config.n_heads
-        tau = self._draw(b, h * k, generator)
-        return tau.view(-1, k, h).permute(2, 1, 0)
+        tau = self._draw(b, h * k, generator).view(-1, k, h)
+        order = torch.rand(h, generator=generator, device=self._device).argsort()
+        return tau[..., order].permute(2, 1, 0)
 
     def _draw_time(self, b: int) -> tuple[int, Tensor]:
         """When the second loss looks: a step of the walk, or t uniform in (0, 1), (b,)."""

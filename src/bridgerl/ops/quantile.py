@@ -64,8 +64,8 @@ class _DenseLoss(_GivenSlope):
         over, under = excess.clamp(0, kappa), excess.clamp(-kappa, 0)
         slope = torch.lerp(over.sum(0), under.sum(0), tau).div_(n).reshape(pred.shape)
         ctx.save_for_backward(slope)
-        if not value:
-            return torch.zeros_like(slope)
+        if not value:  # Zeros, unless something is not finite: the clamp would hide it.
+            return (slope + target.sum(1)[:, None, None]).mul_(0.0)
         # With c the clipped u, huber(u) = c (u - c / 2).
         above = torch.sub(excess, over, alpha=0.5).mul_(over).sum(0)
         below = excess.sub_(under, alpha=0.5).mul_(under).sum(0)
