@@ -1,6 +1,7 @@
 """Quantile losses, sample quantiles, level draws and targets against slow oracles."""
 
 import math
+import statistics
 import time
 from fractions import Fraction
 
@@ -97,7 +98,8 @@ def test_sorted_loss_is_at_least_five_times_faster_at_the_papers_size() -> None:
             started = time.process_time()
             torch.autograd.grad(form(pred, target, tau, 1.0).mean(), pred)
             spent[form].append(time.process_time() - started)
-    assert min(spent[quantile_huber]) > 5 * min(spent[quantile_huber_sorted])
+    plain, fast = (statistics.median(spent[f]) for f in (quantile_huber, quantile_huber_sorted))
+    assert plain > 5 * fast
 
 
 def test_a_target_above_the_prediction_raises_it_with_weight_tau() -> None:
