@@ -21,11 +21,11 @@ def quantile_huber(pred: Tensor, target: Tensor, tau: Tensor, kappa: float) -> T
 
     Shapes: pred (b, h, k), target (b, n), tau (b, k) or (k,). Every pair is built: the plain form.
     """
-    pred, target = pred[..., None], target[:, None, None, :]
+    u = target[:, None, None, :] - pred[..., None]
     level = tau.expand(pred.shape[0], pred.shape[2])[:, None, :, None]
-    weight = (level - (target < pred).to(pred.dtype)).abs()
-    pred, target = torch.broadcast_tensors(pred, target)
-    return (weight * huber(pred, target, kappa)).mean(-1)
+    size = u.abs()
+    cost = torch.where(size <= kappa, 0.5 * u.square(), kappa * (size - 0.5 * kappa))
+    return ((level - (u < 0).to(u.dtype)).abs() * cost).mean(-1)
 
 
 def quantile_huber_sorted(
