@@ -34,7 +34,7 @@ def quantile_huber_sorted(
     """`quantile_huber` for ascending targets, the faster way for their number: (b, h, k).
 
     Only pred gets a gradient: targets are constants of the regression. Without `value`, which costs
-    half the time, the gradient is right and the numbers mean nothing.
+    40 % of the time, the gradient is right and the numbers mean nothing.
     """
     level = tau.expand(pred.shape[0], pred.shape[2])[:, None].expand_as(pred)
     form = _DenseLoss if target.shape[1] <= FEW_TARGETS else _SortedLoss
