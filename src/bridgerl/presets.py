@@ -55,7 +55,7 @@ PRESETS: dict[str, Overrides] = {
         },
         "critic.dbc": {
             "network": "factored",
-            "hidden": (256, 256),
+            "hidden": (256, 192),
             "particle": (16, 16),
             "n_target": 10,
             "n_online": 16,

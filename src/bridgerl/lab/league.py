@@ -76,6 +76,7 @@ SIZES: dict[str, dict[str, str]] = {
     "trunk": {
         "trunk 2x64": "dbc --hidden 64 64",
         "trunk 2x128": "dbc --hidden 128 128",
+        "trunk 2x256": "dbc --hidden 256 256",
         "trunk 2x512": "dbc --hidden 512 512",
     },
     "atoms": {

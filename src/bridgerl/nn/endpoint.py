@@ -114,9 +114,10 @@ class EndpointNet(nn.Module):
             x = torch.baddbmm(context.base, self.from_z.weight, flat, alpha=gain)
         else:  # The same product of rank one in fewer passes over memory.
             x = torch.addcmul(context.base, self.from_z.weight, flat, value=gain)
-        if at.shape[2] > 1:
-            at = at[:, :, None].expand(-1, -1, k, -1).flatten(2)
-        x = torch.relu_(x.add_(at))
+        # A time of its own for every transition, the same for all its atoms; or one for all.
+        own = at.shape[2] > 1
+        x = (x.view(h, -1, k, b) + at[:, :, None]).flatten(2) if own else x.add_(at)
+        x = torch.relu_(x)
         *hidden, readout = self.rest
         for layer in hidden:
             x = torch.relu_(layer(x))
