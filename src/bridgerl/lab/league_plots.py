@@ -6,8 +6,11 @@ from typing import Any
 import numpy as np
 
 from bridgerl.lab.league import CURVE, N_PARTICLES
-from bridgerl.lab.plots import COLORS, TRUTH, panels, save
+from bridgerl.lab.plots import COLORS, TRUTH, name_points, panels, save
 from bridgerl.lab.problems import PROBLEMS
+
+X_TICKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200)
+Y_TICKS = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.1, 0.2, 0.5, 1)
 
 
 def draw_laws(results: list[dict[str, Any]], path: Path) -> None:
@@ -81,24 +84,26 @@ def draw_price(results: list[dict[str, Any]], path: Path) -> None:
         if all(c["w1"] is not None for c in cells):
             price = float(np.median([1e3 / c["updates_per_second"] for c in cells]))
             rows.append((price, float(np.mean([c["w1"] / c["std"] for c in cells])), entrant))
-    figure, axes = panels(1, 1, width=7.5, height=4.2)
+    figure, axes = panels(1, 1, width=9.0, height=5.6)
     ax, front = axes[0], [a for a in rows if not any(_beats(b, a) for b in rows)]
     ax.plot(*zip(*sorted((x, y) for x, y, _ in front), strict=True), color=TRUTH, lw=0.8, alpha=0.5)
+    colors: list[str] = []
     for row in rows:
-        x, y, label = row
+        x, y, _ = row
         first = row == rows[0]
         color = COLORS[1] if first else COLORS[0] if row in front else COLORS[6]
         ax.plot(x, y, "o", color=color, ms=7 if first else 5)
-        ax.annotate(f" {label}", (x, y), fontsize=7, color=color, va="center")
+        colors.append(color)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ticks = [t for t in (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 100, 200) if _inside(t, ax.get_xlim())]
+    ticks = [t for t in X_TICKS if _inside(t, ax.get_xlim())]
     ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
-    levels = [v for v in (0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1) if _inside(v, ax.get_ylim())]
-    ax.set_yticks(levels, [f"{v:.0%}" for v in levels])
+    levels = [v for v in Y_TICKS if _inside(v, ax.get_ylim())]
+    ax.set_yticks(levels, [f"{100 * v:g} %" for v in levels])
     ax.minorticks_off()
     ax.set_xlabel("milliseconds per critic update")
     ax.set_ylabel("W1 / standard deviation, mean over problems")
+    name_points(ax, rows, colors)
     save(figure, path)
 
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 # Okabe and Ito's palette: told apart by colour-blind readers, and in grey.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#8C510A")
 TRUTH = "#222222"
+
+# Where a point's name may stand, in points: right, left, and ever higher and lower.
+_SPOTS = [(6 * x, y * d) for d in range(0, 60, 3) for x in (1, -1) for y in (1, -1)]
 
 _STYLE: Any = {
     "font.size": 9,
@@ -53,3 +57,22 @@ def save(figure: "Figure", path: Path) -> None:
         # Tight: a long label widens the picture instead of being cut.
         figure.savefig(temporary, format="png", bbox_inches="tight")
     temporary.rename(path)
+
+
+def name_points(
+    ax: "Axes", points: Sequence[tuple[float, float, str]], colors: Sequence[str]
+) -> None:
+    """Write each point's name beside it, where it covers no other point or name."""
+    from matplotlib.transforms import Bbox
+
+    ax.figure.draw_without_rendering()  # pyright: ignore[reportAttributeAccessIssue]  # Settles the layout.
+    dots = ax.transData.transform([(x, y) for x, y, _ in points])
+    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in dots]
+    for (x, y, name), color in zip(points, colors, strict=True):
+        text = ax.annotate(name, (x, y), (0, 0), textcoords="offset points", va="center")
+        text.set(fontsize=7, color=color)
+        for dx, dy in _SPOTS:
+            text.set(position=(dx, dy), ha="left" if dx > 0 else "right")
+            if not any(text.get_window_extent().overlaps(box) for box in taken):
+                break
+        taken.append(text.get_window_extent())
