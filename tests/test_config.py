@@ -87,20 +87,32 @@ def test_wrong_values_are_refused(path: tuple[str, ...], value: object) -> None:
         decode(data)
 
 
-@pytest.mark.parametrize("section", [None, "actor", "critic", "train", "eval", "log", "save"])
-def test_unknown_and_missing_fields_are_refused_by_name(section: str | None) -> None:
-    def part(data: dict[str, Any]) -> dict[str, Any]:
-        return data if section is None else data[section]
+SECTIONS = ("actor", "critic", "train", "eval", "log", "save")
 
+
+@pytest.mark.parametrize("section", [None, *SECTIONS])
+def test_unknown_fields_are_refused_by_name(section: str | None) -> None:
     data = encoded()
-    part(data)["surprise"] = 1
+    (data if section is None else data[section])["surprise"] = 1
     with pytest.raises(UserError, match="surprise"):
         decode(data)
+
+
+@pytest.mark.parametrize("name", ["env", "actor", "critic"])
+def test_what_has_no_default_must_not_be_missing(name: str) -> None:
     data = encoded()
-    lost = sorted(set(part(data)) - {"type"})[0]
-    del part(data)[lost]
-    with pytest.raises(UserError, match=lost):
+    del data[name]
+    with pytest.raises(UserError, match=name):
         decode(data)
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_config_from_before_a_field_came_gets_its_default(section: str) -> None:
+    data = encoded()
+    name = sorted(set(data[section]) - {"type"})[0]
+    del data[section][name]
+    part = getattr(decode(data), section)
+    assert getattr(part, name) == getattr(type(part)(), name)
 
 
 @pytest.mark.parametrize("data", [None, [], "config", 3])

@@ -233,12 +233,19 @@ def decode(data: object) -> RunConfig:
 
 
 def decode_fields(cls: type[C], data: dict[str, Any], where: str) -> C:
-    """Build a dataclass from JSON values: exactly its fields, each of its annotated type."""
+    """Build a dataclass from JSON values, each of its annotated type.
+
+    A field may be missing if it has a default: what was written before the field came keeps its
+    meaning. Anything unknown is refused.
+    """
     hints = get_type_hints(cls)
-    names = {f.name for f in dataclasses.fields(cls)}  # pyright: ignore[reportArgumentType]
-    if set(data) != names:
-        wrong = ", ".join(sorted(set(data) ^ names))
-        raise UserError(f"config section {where}: unknown or missing fields {wrong}")
+    fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
+    empty = dataclasses.MISSING
+    needed = {f.name for f in fields if f.default is empty and f.default_factory is empty}
+    wrong = (set(data) - {f.name for f in fields}) | (needed - set(data))
+    if wrong:
+        names = ", ".join(sorted(wrong))
+        raise UserError(f"config section {where}: unknown or missing fields {names}")
     return cls(**{k: _decode_value(hints[k], v, f"{where}.{k}") for k, v in data.items()})
 
 

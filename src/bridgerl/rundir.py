@@ -100,6 +100,10 @@ def read_config(run: Path) -> RunConfig:
     """The config of a run folder."""
     if not os.path.isfile(run / CONFIG):  # Unlike Path.is_file, False for impossible names too.
         raise UserError(f"{run} is not a run folder: it has no {CONFIG}")
+    return _decoded(run)
+
+
+def _decoded(run: Path) -> RunConfig:
     try:
         return decode(_read(run)["config"])
     except (UserError, ValueError, TypeError, OverflowError) as error:
@@ -125,10 +129,7 @@ def read_spec(run: Path) -> EnvSpec:
 
 def _identity(run: Path) -> dict[str, Any]:
     """What decides the trajectory of the run in a folder."""
-    try:
-        return identity(_read(run)["config"])
-    except KeyError as error:
-        raise StorageFault(f"{run / CONFIG} is damaged: {error} is missing") from None
+    return identity(_plain(encode(_decoded(run))))
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
