@@ -30,18 +30,8 @@ from bridgerl.bridge.schedule import (
 )
 from bridgerl.cli import main
 from bridgerl.errors import UserError
+from bridgerl.studies.paper import EULER
 
-# The paper's table of endpoint errors in per cent; all its cells are right-endpoint sums.
-PAPER_TABLE = {
-    1: (14.91, 21.44, 21.44),
-    2: (9.48, 6.93, 18.75),
-    5: (4.29, 5.41, 6.85),
-    10: (2.23, 3.07, 3.42),
-    20: (1.13, 1.62, 1.71),
-    50: (0.46, 0.67, 0.68),
-    100: (0.23, 0.34, 0.34),
-    1000: (0.02, 0.03, 0.03),
-}
 LEFT_ENDPOINTS = {1: (31.30, 89.88, 89.88), 2: (13.63, 27.28, 15.47), 5: (4.95, 8.28, 6.84)}
 FIVE_STEPS = {
     "constant": (0.244295, 0.213965, 0.192223, 0.178196, 0.171320),
@@ -81,7 +71,7 @@ def _integrate(schedule: Schedule, a: float, b: float) -> float:
 
 @pytest.mark.parametrize("rule", ["right", "left"])
 def test_endpoint_errors_are_the_papers(rule: Rule) -> None:
-    table = PAPER_TABLE if rule == "right" else LEFT_ENDPOINTS
+    table = EULER if rule == "right" else LEFT_ENDPOINTS
     for n_steps, cells in table.items():
         for schedule, cell in zip((Constant(), Linear(), Cosine()), cells, strict=True):
             assert 100 * endpoint_error(schedule, n_steps, rule) == pytest.approx(cell, abs=0.0051)
@@ -210,7 +200,7 @@ def test_the_command_prints_and_draws_the_papers_table(
     assert main(["bridge-error", "--json", "--out", str(tmp_path)]) == 0
     rows = json.loads(capsys.readouterr().out)
     found = {(r["rule"], r["schedule"]): r["percent"] for r in rows}
-    for n_steps, cells in PAPER_TABLE.items():
+    for n_steps, cells in EULER.items():
         for name, cell in zip(("constant", "linear", "cosine"), cells, strict=True):
             assert round(found["right", name][str(n_steps)], 2) == cell
             assert found["integral", name][str(n_steps)] < 1e-10

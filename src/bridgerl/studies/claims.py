@@ -1,0 +1,145 @@
+"""What a paper says of its results, as statements that scores can confirm or refute.
+
+A claim is a contrast: a number that is positive if it is true, and its slope in every mean, from
+which the uncertainty of the means becomes that of the contrast.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log
+from typing import NamedTuple
+
+Mean = Callable[[str, str], float]
+"""The mean score of a setting on a task."""
+
+
+class Cell(NamedTuple):
+    """The scores of a setting on a task, summed up; an exact one has no spread at all."""
+
+    mean: float
+    std: float
+    n: int
+    exact: bool = False
+
+
+Cells = dict[tuple[str, str], Cell]
+"""By setting and task."""
+
+
+class Term(NamedTuple):
+    """How a contrast moves with one mean."""
+
+    slope: float
+    setting: str
+    task: str
+
+
+class Contrast(NamedTuple):
+    """A claim in numbers: positive if true."""
+
+    value: float
+    terms: tuple[Term, ...]
+
+
+class Claim(ABC):
+    """A statement about settings and tasks."""
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """The statement in words."""
+
+    @abstractmethod
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """The settings and tasks it speaks of."""
+
+    @abstractmethod
+    def contrast(self, mean: Mean) -> Contrast:
+        """The statement in numbers."""
+
+
+@dataclass(frozen=True)
+class Beats(Claim):
+    """One setting's score is larger than another's, or than `factor` times it."""
+
+    better: str
+    worse: str
+    task: str
+    factor: float = 1.0
+    says: str = ""
+    """The statement in words, where the formula is not enough."""
+
+    @property
+    def text(self) -> str:
+        """The statement."""
+        times = "" if self.factor == 1 else f"{self.factor:g} x "
+        return self.says or f"{self.better} > {times}{self.worse} on {self.task}"
+
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """The two compared."""
+        return ((self.better, self.task), (self.worse, self.task))
+
+    def contrast(self, mean: Mean) -> Contrast:
+        """Better - factor x worse."""
+        terms = (Term(1.0, self.better, self.task), Term(-self.factor, self.worse, self.task))
+        return Contrast(sum(t.slope * mean(t.setting, t.task) for t in terms), terms)
+
+
+@dataclass(frozen=True)
+class GainsMore(Claim):
+    """Going from `worse` to `better` gains more, in per cent, than another such change."""
+
+    better: str
+    worse: str
+    than_better: str
+    than_worse: str
+    task: str
+    says: str
+
+    @property
+    def text(self) -> str:
+        """The statement."""
+        return self.says
+
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """The four compared."""
+        settings = (self.better, self.worse, self.than_better, self.than_worse)
+        return tuple((setting, self.task) for setting in settings)
+
+    def contrast(self, mean: Mean) -> Contrast:
+        """Difference of log ratios; NaN unless all means are positive."""
+        signs = dict(zip(self.cells(), (1, -1, -1, 1), strict=True))
+        if min(mean(*cell) for cell in signs) <= 0:
+            return Contrast(float("nan"), ())
+        value = sum(sign * log(mean(*cell)) for cell, sign in signs.items())
+        return Contrast(value, tuple(Term(sign / mean(*c), *c) for c, sign in signs.items()))
+
+
+@dataclass(frozen=True)
+class Exceeds(Claim):
+    """A score is above a number."""
+
+    setting: str
+    task: str
+    bound: float
+    says: str
+
+    @property
+    def text(self) -> str:
+        """The statement."""
+        return self.says
+
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """The one looked at."""
+        return ((self.setting, self.task),)
+
+    def contrast(self, mean: Mean) -> Contrast:
+        """Score - bound."""
+        value = mean(self.setting, self.task) - self.bound
+        return Contrast(value, (Term(1.0, self.setting, self.task),))
+
+
+def beats(better: str, rivals: tuple[str, ...], tasks: tuple[str, ...]) -> tuple[Beats, ...]:
+    """One setting above each of several on every task."""
+    return tuple(Beats(better, worse, task) for task in tasks for worse in rivals)

@@ -1,0 +1,233 @@
+"""One piece of a study: something that runs in a process of its own and can be taken up again.
+
+A job travels as JSON; its folder tells whether it is done and how far it is.
+"""
+
+import contextlib
+import json
+import shlex
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bridgerl import store
+from bridgerl.config import RunConfig, decode, decode_fields, encode
+from bridgerl.errors import BridgeError
+from bridgerl.flags import PROGRAM
+from bridgerl.lab.commands import Toy
+from bridgerl.presets import resolve
+from bridgerl.trainer import train
+
+
+class Job(ABC):
+    """A piece of work with a name, a folder and the command that repeats it."""
+
+    kind: ClassVar[str]
+    setting: str
+    """The row of the table it belongs to."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What lists show."""
+
+    @property
+    @abstractmethod
+    def folder(self) -> Path:
+        """Where its results lie."""
+
+    @property
+    @abstractmethod
+    def command(self) -> str:
+        """What to type to run it alone."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> int:
+        """How much there is to do."""
+
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether nothing is left to do."""
+
+    @abstractmethod
+    def progress(self) -> int:
+        """Steps done so far, as far as the folder tells."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """Do it, or what is left of it."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """The job as data."""
+
+
+@dataclass(frozen=True)
+class TrainJob(Job):
+    """A training run."""
+
+    kind: ClassVar[str] = "train"
+    setting: str
+    config: RunConfig
+
+    @property
+    def name(self) -> str:
+        """Task, setting and seed."""
+        return f"{self.config.env}/{self.setting}/seed{self.config.seed}"
+
+    @property
+    def folder(self) -> Path:
+        """The run folder."""
+        return self.config.folder
+
+    @property
+    def command(self) -> str:
+        """The same run by `train`."""
+        return command_of(self.config)
+
+    @property
+    def steps(self) -> int:
+        """Environment steps."""
+        return self.config.steps
+
+    def done(self) -> bool:
+        """Whether the run ended with all its steps."""
+        with contextlib.suppress(BridgeError, OSError, KeyError, TypeError):
+            done = store.parse_json(store.read_bytes(self.folder / "DONE"), "DONE")
+            return done["step"] >= self.steps
+        return False
+
+    def progress(self) -> int:
+        """The step of the last line of timing.jsonl."""
+        return last_step(self.folder / "timing.jsonl")
+
+    def run(self) -> None:
+        """Train, or resume."""
+        train(self.config, quiet=True)
+
+    def to_json(self) -> dict[str, Any]:
+        """The config as config.json has it."""
+        return {"kind": self.kind, "setting": self.setting, "config": encode(self.config)}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "TrainJob":
+        """Read it back."""
+        return cls(data["setting"], decode(data["config"]))
+
+
+@dataclass(frozen=True)
+class ToyJob(Job):
+    """The degradation toy of one critic and one seed."""
+
+    kind: ClassVar[str] = "toy"
+    setting: str
+    toy: Toy
+
+    @property
+    def name(self) -> str:
+        """Critic and seed."""
+        return f"toy/{self.setting}/seed{self.toy.seeds[0]}"
+
+    @property
+    def folder(self) -> Path:
+        """Where toy.json lies."""
+        return self.toy.out
+
+    @property
+    def command(self) -> str:
+        """The same by `toy`."""
+        words = [f"{PROGRAM} toy"]
+        for field in fields(self.toy):
+            value = getattr(self.toy, field.name)
+            if value != field.default:
+                words.append(_flag(field.name, value))
+        return " ".join(words)
+
+    @property
+    def steps(self) -> int:
+        """Updates."""
+        return self.toy.updates
+
+    def done(self) -> bool:
+        """Whether the result is written."""
+        return (self.folder / "toy.json").is_file()
+
+    def progress(self) -> int:
+        """All or nothing: a run takes a minute or two."""
+        return self.steps if self.done() else 0
+
+    def run(self) -> None:
+        """Run it, its table into a file."""
+        store.make_folder(self.folder)
+        with (self.folder / "toy.txt").open("w") as file, contextlib.redirect_stdout(file):
+            self.toy()
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the command."""
+        toy = {f.name: getattr(self.toy, f.name) for f in fields(self.toy)}
+        return {"kind": self.kind, "setting": self.setting, "toy": toy | {"out": str(self.toy.out)}}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "ToyJob":
+        """Read it back."""
+        return cls(data["setting"], decode_fields(Toy, data["toy"], "toy"))
+
+
+KINDS: dict[str, type[TrainJob] | type[ToyJob]] = {j.kind: j for j in (TrainJob, ToyJob)}
+
+
+def read_job(text: str) -> Job:
+    """A job from its JSON."""
+    data = json.loads(text)
+    return KINDS[data["kind"]].from_json(data)
+
+
+def write_job(job: Job) -> str:
+    """A job as JSON."""
+    return json.dumps(job.to_json())
+
+
+def command_of(config: RunConfig) -> str:
+    """The command that trains this run: what differs from the preset, as flags."""
+    now = encode(config)
+    actor, critic = config.actor_name, config.critic_name
+    base = encode(resolve(config.env, actor, critic, config.preset))
+    words = [f"{PROGRAM} train --env {shlex.quote(config.env)} --actor {actor} --critic {critic}"]
+    words += [] if config.preset == "lite" else [f"--preset {config.preset}"]
+    for key, value in now.items():
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                if name != "type" and inner != base[key][name]:
+                    words.append(_flag(f"{key}.{name}", inner))
+        elif key not in ("env", "preset") and value != base[key]:
+            words.append(_flag(key, value))
+    return " ".join(words)
+
+
+def _flag(name: str, value: Any) -> str:
+    """A field as it is typed."""
+    flag = name.replace("_", "-")
+    if isinstance(value, bool):
+        section, dot, last = flag.rpartition(".")
+        return f"--{section}{dot}{'' if value else 'no-'}{last}"
+    values = value if isinstance(value, list | tuple) else [value]
+    return f"--{flag} " + " ".join(shlex.quote(str(v)) for v in values)
+
+
+def last_step(path: Path) -> int:
+    """The step of a log's last whole line; 0 if there is none."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        for line in last_lines(path, 4096):
+            return int(json.loads(line)["step"])
+    return 0
+
+
+def last_lines(path: Path, size: int) -> list[bytes]:
+    """The whole lines among a log's last bytes, the newest first."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        file.seek(0, 2)
+        file.seek(max(0, file.tell() - size))
+        return [line for line in reversed(file.read().split(b"\n")[:-1]) if line]
+    return []

@@ -1,0 +1,42 @@
+"""What a million steps cost, in hours."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bridgerl.studies import paper
+from bridgerl.studies.base import Study, TrainingStudy, pairs
+from bridgerl.studies.claims import Beats, Cell, Cells
+
+
+@dataclass(frozen=True)
+class TimeStudy(TrainingStudy):
+    """Runs that are judged by their speed."""
+
+    measures: ClassVar[dict[str, str]] = {"hours": "hours for a million steps, one run at a time"}
+    pools_tasks: ClassVar[bool] = False
+
+    def paper_cells(self) -> Cells:
+        """The paper's hours, printed without a spread."""
+        return {
+            (setting, task): Cell(value, 0.0, 1, exact=True)
+            for setting, row in paper.HOURS.items()
+            for task, value in zip(paper.TASKS, row, strict=True)
+        }
+
+    def printed(self, table: str, setting: str, task: str) -> paper.Score | None:
+        """The hours in a cell."""
+        return Study.printed(self, table, setting, task)
+
+
+STUDY = TimeStudy(
+    name="training-time",
+    title="Training time",
+    tables=(paper.TIME,),
+    settings=pairs(*paper.HOURS),
+    tasks=paper.TASKS,
+    claims=tuple(
+        Beats(rival, "sac+dbc", task, factor=0.5, says=f"DBC takes at most 2 x {rival} on {task}")
+        for task in paper.TASKS
+        for rival in ("sac+cdq", "sac+tqc", "sac+iqn")
+    ),
+)
