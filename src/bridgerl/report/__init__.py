@@ -1,0 +1,1 @@
+"""Tables, curves and verdicts from run folders: Markdown, LaTeX, JSON and one page."""

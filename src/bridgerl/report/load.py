@@ -1,0 +1,292 @@
+"""Runs from their folders: ours, or other people's evaluations.npz; one bad run spoils no other.
+
+A study's folder lists its runs in study.json; any other folder is searched.
+"""
+
+import os
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bridgerl import store
+from bridgerl.config import decode
+from bridgerl.errors import BridgeError, StorageFault
+from bridgerl.report import logs
+from bridgerl.report.logs import Clock, Evaluations
+from bridgerl.report.stats import measure_run
+from bridgerl.runlog import read_metrics
+from bridgerl.studies import STUDIES, Study
+from bridgerl.studies.degradation import LAST
+from bridgerl.studies.jobs import command_of
+
+MANIFEST = "study.json"
+NPZ = "evaluations.npz"
+UNKNOWN = "unnamed task"
+NOTHING = Evaluations(np.empty(0), np.empty(0))
+NO_CLOCK = Clock(np.empty(0), np.empty(0), 0.0)
+INSIDE_A_RUN = {"ckpt", "replay", "tb"}
+_ENV = re.compile(r"(.+-v\d+)(?:_(\d+))?")
+_SEED = re.compile(r"seed[_-]?(\d+)")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run as the report shows it."""
+
+    name: str
+    folder: Path
+    env: str
+    setting: str
+    seed: int | None = None
+    pair: tuple[str, str] | None = None
+    """Actor and critic."""
+    evaluations: Evaluations = NOTHING
+    clock: Clock = NO_CLOCK
+    scores: dict[str, float] = field(default_factory=dict)
+    """By measure."""
+    started: bool = True
+    finished: bool = False
+    planned: int | None = None
+    """Steps it should do."""
+    reached: int = 0
+    config: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    command: str = ""
+    health: dict[str, Any] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+class Source(NamedTuple):
+    """What was found: the study, if any, its scale, and runs with their scores."""
+
+    folder: Path
+    study: Study | None
+    scale: str
+    runs: list[Run]
+    problems: list[str]
+
+
+class Faults(list[str]):
+    """Collects what is wrong with a run's files, so that the rest can still be read."""
+
+    def or_else(self, default: Any, read: Any, *args: Any) -> Any:
+        """What `read` returns, or the default and a note why not."""
+        try:
+            return read(*args)
+        except BridgeError as error:
+            self.append(str(error))
+            return default
+
+
+def load(folder: Path) -> Source:
+    """The study that lies in a folder, or every run below it."""
+    faults = Faults()
+    if os.path.lexists(folder / MANIFEST):
+        manifest = faults.or_else(None, _read_manifest, folder)
+        if manifest is not None:
+            study, scale, jobs = manifest
+            return Source(folder, study, scale, [_job_run(folder, job) for job in jobs], faults)
+    paths = _find(folder, faults)
+    return Source(folder, None, "", [_read_run(folder, path) for path in paths], faults)
+
+
+def _read_manifest(folder: Path) -> tuple[Study, str, list[dict[str, Any]]]:
+    data = store.parse_json(store.read_json_bytes(folder / MANIFEST), MANIFEST)
+    try:
+        study, scale, jobs = STUDIES[data["study"]], str(data["scale"]), data["jobs"]
+        texts = [
+            job[key] for job in jobs for key in ("name", "setting", "folder", "command", "kind")
+        ]
+        ok = all(isinstance(t, str) for t in texts) and all(type(j["steps"]) is int for j in jobs)
+    except (KeyError, TypeError) as error:
+        raise StorageFault(f"{MANIFEST} is not one of ours: {error!r}") from None
+    if not ok:
+        raise StorageFault(f"{MANIFEST} is not one of ours: a job has a field of a wrong type")
+    return study, scale, jobs
+
+
+def _find(folder: Path, faults: list[str]) -> list[Path]:
+    """Folders that hold a run, in a fixed order; links are not followed."""
+    found = []
+
+    def unreadable(error: OSError) -> None:
+        faults.append(f"{error.filename} cannot be read: {error.strerror}")
+
+    for path, children, files in os.walk(folder, onerror=unreadable):
+        children[:] = sorted(c for c in children if c not in INSIDE_A_RUN and c[0] != ".")
+        if NPZ in files or {"config.json", "metrics.jsonl"} <= set(files):
+            found.append(Path(path))
+    return found
+
+
+def _job_run(root: Path, job: dict[str, Any]) -> Run:
+    """The run of a study's job; its task is told by its name until there is a config."""
+    folder, setting = root / job["folder"], job["setting"]
+    task, _, seed = job["name"].rpartition("/")
+    number = _SEED.fullmatch(seed)
+    planned = Run(
+        name=job["name"],
+        folder=folder,
+        env=LAST if job["kind"] == "toy" else task.removesuffix(f"/{setting}"),
+        setting=setting,
+        seed=int(number[1]) if number else None,
+        planned=job["steps"],
+        command=job["command"],
+        started=False,
+    )
+    if job["kind"] == "toy":
+        return _read_toy(folder, planned)
+    if not any(os.path.lexists(folder / name) for name in ("config.json", "metrics.jsonl", NPZ)):
+        return planned
+    run = _read_run(root, folder)
+    return replace(
+        run,
+        name=planned.name,
+        env=planned.env,
+        setting=setting,
+        seed=planned.seed,
+        planned=planned.planned,
+        command=planned.command,
+        finished=run.finished and run.reached >= job["steps"],
+    )
+
+
+def _read_toy(folder: Path, planned: Run) -> Run:
+    """The last backup of toy.json."""
+    faults, path = Faults(), folder / "toy.json"
+    if not os.path.lexists(path):
+        return planned
+    scores, versions = faults.or_else(({}, {}), _toy_scores, path)
+    return replace(
+        planned,
+        scores=scores,
+        versions=versions,
+        started=True,
+        finished=bool(scores),
+        reached=planned.planned or 0 if scores else 0,
+        problems=tuple(faults),
+    )
+
+
+def _toy_scores(path: Path) -> tuple[dict[str, float], dict[str, str]]:
+    data = store.parse_json(store.read_json_bytes(path), path.name)
+    try:
+        last = data["runs"][0]["iterations"][-1]
+        scores = {key: float(last[key]) for key in ("w1_share", "valley") if last[key] is not None}
+        return scores, _texts(data["versions"])
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise StorageFault(f"{path.name} is damaged: {error!r}") from None
+
+
+def _read_run(root: Path, folder: Path) -> Run:
+    """A run folder of ours, or one with nothing but evaluations.npz."""
+    faults = Faults()
+    ours = os.path.lexists(folder / "config.json") and os.path.lexists(folder / "metrics.jsonl")
+    stored = faults.or_else({}, _read_config, folder) if ours else {}
+    config = stored.get("config", {})
+    records = faults.or_else(None, _read_records, folder) if ours else None
+    evaluations = NOTHING
+    if records is not None:
+        evaluations = faults.or_else(NOTHING, logs.evaluations_of, records)
+    elif (folder / NPZ).is_file():
+        evaluations = faults.or_else(NOTHING, logs.read_evaluations, folder / NPZ)
+    timed = (folder / "timing.jsonl").is_file()
+    clock = (
+        faults.or_else(NO_CLOCK, logs.read_clock, folder / "timing.jsonl") if timed else NO_CLOCK
+    )
+    ended = (folder / "DONE").is_file()
+    done = faults.or_else({}, _read_done, folder / "DONE") if ended else {}
+    env, setting, seed = _label(root, folder, config)
+    scores = measure_run(evaluations.means)
+    warmup = _get(config, "train", "warmup")
+    hours = clock.hours_per_million(warmup if type(warmup) is int else 0)
+    last = [int(s[-1]) for s in (clock.steps, evaluations.steps) if len(s)]
+    health = logs.health_of(records or [], _get(config, "critic", "grad_clip"))
+    return Run(
+        name=_relative(root, folder),
+        folder=folder,
+        env=env,
+        setting=setting,
+        seed=seed,
+        pair=_pair(config),
+        evaluations=evaluations,
+        clock=clock,
+        scores=scores | ({} if hours is None else {"hours": hours}),
+        # Other people's folders do not tell whether there is more to come.
+        finished="step" in done or (not ours and len(evaluations.steps) > 0),
+        planned=config.get("steps") if type(config.get("steps")) is int else None,
+        reached=done.get("step", max(last, default=0)),
+        config=config,
+        versions=_texts(stored.get("versions")),
+        command=_command(config) if config else "",
+        health=health | {"exact": done.get("exact")},
+        problems=tuple(faults),
+    )
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    data = store.open_sealed_json(store.read_json_bytes(path), path.name)
+    if not isinstance(data.get("config"), dict):
+        raise StorageFault(f"{path.name} is damaged: no config inside")
+    return data
+
+
+def _read_records(folder: Path) -> list[logs.Record]:
+    return read_metrics(store.read_bytes(folder / "metrics.jsonl"))
+
+
+def _read_done(path: Path) -> dict[str, Any]:
+    done = store.parse_json(store.read_json_bytes(path), path.name)
+    if not isinstance(done, dict) or type(done.get("step")) is not int:
+        raise StorageFault(f"{path.name} is damaged: no step inside")
+    return done
+
+
+def _command(config: dict[str, Any]) -> str:
+    """What repeats the run; empty for a config that this version does not read any more."""
+    try:
+        return command_of(decode(config))
+    except (BridgeError, ValueError, TypeError, OverflowError):
+        return ""
+
+
+def _label(root: Path, folder: Path, config: dict[str, Any]) -> tuple[str, str, int | None]:
+    """Task, setting and seed, from the config and the path below the root."""
+    parts = [p for p in _relative(root, folder).split("/") if p not in (".", "..")]
+    parts = parts or [*folder.resolve().parts[-2:]]
+    env, seed = config.get("env"), config.get("seed")
+    env = env if isinstance(env, str) else None
+    seed = seed if type(seed) is int else None
+    rest = []
+    for part in parts:
+        task, number = _ENV.fullmatch(part), _SEED.fullmatch(part)
+        if task:
+            env = env or task[1]
+            seed = int(task[2]) if seed is None and task[2] else seed
+        elif number:
+            seed = int(number[1]) if seed is None else seed
+        else:
+            rest.append(part)
+    return env or UNKNOWN, "/".join(rest) or folder.resolve().parent.name, seed
+
+
+def _relative(root: Path, folder: Path) -> str:
+    return Path(os.path.relpath(folder, root)).as_posix()
+
+
+def _pair(config: dict[str, Any]) -> tuple[str, str] | None:
+    actor, critic = (_get(config, part, "type") for part in ("actor", "critic"))
+    return (actor, critic) if isinstance(actor, str) and isinstance(critic, str) else None
+
+
+def _get(config: dict[str, Any], section: str, name: str) -> Any:
+    inner = config.get(section)
+    return inner.get(name) if isinstance(inner, dict) else None
+
+
+def _texts(data: Any) -> dict[str, str]:
+    return {str(k): str(v) for k, v in data.items()} if isinstance(data, dict) else {}

@@ -1,0 +1,140 @@
+"""What a run's logs tell: evaluations, time, health. Odd files become a StorageFault, no more."""
+
+import io
+import math
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple, TypeGuard
+
+import numpy as np
+
+from bridgerl import store
+from bridgerl.errors import StorageFault
+from bridgerl.report.stats import Array
+
+MAX_ARRAY_BYTES = 2**28
+Record = dict[str, Any]
+
+
+class Evaluations(NamedTuple):
+    """Mean returns by step."""
+
+    steps: Array
+    means: Array
+
+
+class Clock(NamedTuple):
+    """Seconds of training, evaluation left out, by step; wall time with everything."""
+
+    steps: Array
+    seconds: Array
+    wall: float
+
+    def hours_per_million(self, warmup: int) -> float | None:
+        """Hours of a million steps; the quick warm-up counts once, not in proportion."""
+        after = np.flatnonzero(self.steps > warmup)
+        if len(after) == 0:
+            return None
+        # The last line before learning starts, or the run's first moment.
+        start = after[0] - 1
+        step, second = (self.steps[start], self.seconds[start]) if start >= 0 else (0, 0)
+        if self.steps[-1] <= step:
+            return None
+        rate = (self.seconds[-1] - second) / (self.steps[-1] - step)
+        return float(second + rate * max(0, 1e6 - step)) / 3600
+
+    def hours_at(self, steps: Array) -> Array:
+        """Hours of training at these steps; NaN beyond the log."""
+        if len(self.steps) == 0:
+            return np.full(len(steps), math.nan)
+        x, y = np.append(0, self.steps), np.append(0, self.seconds)
+        return np.interp(steps, x, y, right=math.nan) / 3600
+
+
+def read_evaluations(path: Path) -> Evaluations:
+    """The arrays of Stable-Baselines3's EvalCallback, ours or other people's."""
+    data = store.read_bytes(path, MAX_ARRAY_BYTES)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(item.file_size for item in archive.infolist()) > MAX_ARRAY_BYTES:
+                raise StorageFault(f"{path.name} is too large")
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            steps, results = (np.asarray(file[k], dtype=float) for k in ("timesteps", "results"))
+    except KeyError as error:
+        raise StorageFault(f"{path.name} has no array {error}") from None
+    except (OSError, ValueError, TypeError, EOFError, MemoryError, zlib.error) as error:
+        raise StorageFault(f"{path.name} is damaged: {error}") from None
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise StorageFault(f"{path.name} is damaged: {error}") from None
+    if steps.ndim != 1 or results.ndim not in (1, 2) or len(steps) != len(results):
+        raise StorageFault(f"{path.name} is odd: {steps.shape} steps, {results.shape} results")
+    rows = results.reshape(len(steps), -1) if len(steps) else np.empty((0, 1))
+    # Our own rows are padded with NaN when the number of episodes changed.
+    counts = np.isfinite(rows).sum(axis=1)
+    means = np.where(counts > 0, np.nansum(rows, axis=1) / np.maximum(counts, 1), math.nan)
+    if not (np.isfinite(steps).all() and np.isfinite(means).all() and (np.diff(steps) > 0).all()):
+        raise StorageFault(f"{path.name} is odd: steps must rise and every return be a number")
+    return Evaluations(steps, means)
+
+
+def evaluations_of(records: list[Record]) -> Evaluations:
+    """The evaluations in metrics.jsonl."""
+    rows = [(r["step"], r["eval/return_mean"]) for r in records if r["kind"] == "eval"]
+    steps = [step for step, _ in rows]
+    if not all(_is_number(v) for row in rows for v in row) or steps != sorted(set(steps)):
+        raise StorageFault("metrics.jsonl is damaged: steps of evaluations must rise")
+    return Evaluations(*np.array(rows, dtype=float).reshape(-1, 2).T)
+
+
+def read_clock(path: Path) -> Clock:
+    """Time by step from timing.jsonl, whose seconds restart with every start of the run.
+
+    A later start takes the place of the steps it did again.
+    """
+    rows = [_timing(line, n) for n, line in enumerate(store.read_bytes(path).split(b"\n")[:-1], 1)]
+    points: list[tuple[float, float]] = []
+    wall = base = before = 0.0
+    for step, seconds, evaluating in rows:
+        if seconds < before:
+            wall += before
+            points = [p for p in points if p[0] < step]
+            base = points[-1][1] if points else 0.0
+        before = seconds
+        if not points or step > points[-1][0]:
+            points.append((step, base + seconds - evaluating))
+    columns = np.array(points).reshape(-1, 2)
+    return Clock(columns[:, 0], columns[:, 1], wall + before)
+
+
+def _timing(line: bytes, number: int) -> tuple[float, float, float]:
+    row = store.parse_json(line, f"timing.jsonl line {number}")
+    row = {"eval_seconds": 0.0, **row} if isinstance(row, dict) else {}
+    step, seconds, evaluating = (row.get(key) for key in ("step", "seconds", "eval_seconds"))
+    if _is_number(step) and _is_number(seconds) and _is_number(evaluating):
+        return float(step), float(seconds), float(evaluating)
+    raise StorageFault(f"timing.jsonl line {number} is damaged: not a record")
+
+
+def health_of(records: list[Record], clip: Any) -> dict[str, Any]:
+    """Signs of trouble in metrics.jsonl: what is None was not logged."""
+    trains = [r for r in records if r["kind"] == "train"]
+    norms = _numbers(trains, "critic/grad_norm")
+    bounds = _numbers(trains, "critic/q_over_bound")
+    can_clip = bool(norms) and _is_number(clip)
+    diverged = [r.get(k) for r in records for k in ("episode/diverged", "eval/diverged")]
+    return {
+        "not_finite": sum(value is None for r in records for value in r.values()),
+        "diverged": sum(int(n) for n in diverged if isinstance(n, int)),
+        "clipped": sum(n > clip for n in norms) / len(norms) if can_clip else None,
+        "q_over_bound": max(bounds, default=None),
+    }
+
+
+def _numbers(records: list[Record], key: str) -> list[float]:
+    return [r[key] for r in records if _is_number(r.get(key))]
+
+
+def _is_number(value: Any) -> TypeGuard[int | float]:
+    """Whether this is a number that a float can hold."""
+    return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)

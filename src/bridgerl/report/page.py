@@ -1,0 +1,159 @@
+"""One self-contained page: no network, every string escaped, equal bytes for equal runs."""
+
+import base64
+import json
+import os
+from collections.abc import Iterable
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from bridgerl.report import tables
+from bridgerl.report.curves import draw_curves
+from bridgerl.report.load import INSIDE_A_RUN, Run, Source
+
+PICTURES = {
+    "league.png": "League: distance to the true law",
+    "distances.png": "League: distance to the true law",
+    "price.png": "League: distance against speed",
+    "laws.png": "League: learned laws over the true ones",
+    "toy.png": "Degradation under Bellman backups",
+    "bridge-error.png": "Endpoint error of Euler steps",
+}
+MAX_PICTURE_BYTES = 3 * 2**20
+MOST_PICTURES = 24
+PNG = b"\x89PNG\r\n\x1a\n"
+MINUTE, HOUR = 60, 3600
+
+
+def render(source: Source, results: dict[str, Any]) -> str:
+    """The page of a source and its results."""
+    curves = draw_curves(source.runs)
+    settings = list(dict.fromkeys(r.setting for r in source.runs))
+    data = {"curves": curves, "overall": results["overall"], "settings": settings}
+    environment = Environment(
+        loader=PackageLoader("bridgerl.report", "assets"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "figure": tables.figure,
+        "spread": tables.spread,
+        "interval": lambda row, prefix="": tables.interval(
+            row[f"{prefix}low"], row[f"{prefix}high"]
+        ),
+        "contrast": tables.contrast_text,
+        "paper": tables.paper_lines,
+        "pairs": lambda values: [(value, value) for value in values],
+        "by_task": lambda rows: [(k, list(g)) for k, g in groupby(rows, lambda r: r["task"])],
+        "by_env": _by_env,
+        "slug": lambda word: word.replace(" ", "-"),
+        "duration": duration,
+    }
+    return environment.get_template("page.html.j2").render(
+        results=results,
+        tables=tables,
+        curves=curves,
+        shown=_shown(settings, curves),
+        runs=source.runs,
+        configs=_configs(source.runs),
+        versions=_versions(source.runs),
+        pictures=find_pictures(source),
+        data=embed_json(data),
+        css=_asset("page.css"),
+        js=_asset("page.js"),
+        plotly=_plotly(),
+    )
+
+
+@cache
+def _plotly() -> Markup:
+    return Markup(get_plotlyjs())
+
+
+def _asset(name: str) -> Markup:
+    return Markup((files("bridgerl.report") / "assets" / name).read_text(encoding="utf-8"))
+
+
+def embed_json(data: Any) -> Markup:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(tables.finite(data), allow_nan=False)  # Leaves nothing but ASCII.
+    for mark in "<>&":
+        text = text.replace(mark, f"\\u{ord(mark):04x}")
+    return Markup(text)
+
+
+def duration(seconds: float) -> str:
+    """A wall time in the unit one would say it in."""
+    if seconds >= HOUR:
+        return f"{seconds / HOUR:.1f} h"
+    return f"{seconds / MINUTE:.1f} min" if seconds >= MINUTE else f"{seconds:.0f} s"
+
+
+def find_pictures(source: Source) -> list[dict[str, Any]]:
+    """Known pictures below the folder, and of the study's jobs, as data URIs."""
+    found: list[Path] = []
+    for path, children, names in os.walk(source.folder):
+        children[:] = sorted(c for c in children if c not in INSIDE_A_RUN and c[0] != ".")
+        found += [Path(path) / name for name in PICTURES if name in names]
+    found += [run.folder / name for run in source.runs for name in PICTURES]
+    unique = {p.resolve(): p for p in found if p.is_file() and not p.is_symlink()}
+    pictures = (_picture(source.folder, path) for path in unique.values())
+    return [picture for picture in pictures if picture][:MOST_PICTURES]
+
+
+def _picture(root: Path, path: Path) -> dict[str, Any] | None:
+    """A picture with its title; None if it is none, or too large to carry along."""
+    try:
+        if path.stat().st_size > MAX_PICTURE_BYTES:
+            return None
+        data = path.read_bytes()
+    except OSError:
+        return None
+    where = Path(os.path.relpath(path, root)).as_posix()
+    uri = "data:image/png;base64," + base64.b64encode(data).decode()
+    return {"title": PICTURES[path.name], "path": where, "uri": uri} if data[:8] == PNG else None
+
+
+def _shown(settings: list[str], curves: list[dict[str, Any]]) -> list[tuple[int, str]]:
+    """Settings that have a curve, with the number of their colour."""
+    drawn = {curve["setting"] for task in curves for curve in task["curves"]}
+    return [(i, setting) for i, setting in enumerate(settings) if setting in drawn]
+
+
+def _configs(runs: list[Run]) -> list[dict[str, Any]]:
+    """Every different config once, apart from its seed, with the runs that share it."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        if run.config:
+            plain = {k: v for k, v in run.config.items() if k != "seed"}
+            groups.setdefault(json.dumps(plain, indent=1, sort_keys=True), []).append(run)
+    return [
+        {"text": text, "env": group[0].env, "setting": group[0].setting}
+        | {"seeds": ", ".join(str(r.seed) for r in group)}
+        for text, group in groups.items()
+    ]
+
+
+def _by_env(runs: Iterable[Run]) -> list[tuple[str, list[Run]]]:
+    """Runs by task and setting, both in the order they first come in."""
+    runs = list(runs)
+    envs, settings = ([getattr(r, key) for r in runs] for key in ("env", "setting"))
+    runs.sort(key=lambda r: (envs.index(r.env), settings.index(r.setting)))
+    return [(env, list(group)) for env, group in groupby(runs, lambda r: r.env)]
+
+
+def _versions(runs: list[Run]) -> list[tuple[str, str]]:
+    """What the runs were made with; several versions of one package are all shown."""
+    found: dict[str, set[str]] = {}
+    for run in runs:
+        for name, version in run.versions.items():
+            found.setdefault(name, set()).add(version)
+    return [(name, ", ".join(sorted(versions))) for name, versions in sorted(found.items())]

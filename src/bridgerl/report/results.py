@@ -1,0 +1,188 @@
+"""From runs to results as plain data: cells beside the paper's, overall scores, verdicts."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from bridgerl.report import stats
+from bridgerl.report.load import Run, Source
+from bridgerl.report.stats import Verdict
+from bridgerl.studies import Study, paper
+from bridgerl.studies.base import TrainingStudy
+from bridgerl.studies.claims import Cell, Cells
+
+BASELINE = "sac+cdq"
+Samples = dict[tuple[str, str], list[float]]
+
+
+def summarise_source(source: Source) -> dict[str, Any]:
+    """Everything that tables and the page show of runs together."""
+    study, runs = source.study, source.runs
+    measures = study.measures if study else TrainingStudy.measures
+    samples = {key: _samples(runs, key) for key in measures}
+    exact = study.exact_cells() if study else {}
+    cells = {key: exact | _cells(found) for key, found in samples.items()}
+    pooled = study.pools_tasks if study else True
+    claims = [_claim(claim, cells, study) for claim in (study.claims if study else ())]
+    # What was not run says least, so it comes last.
+    claims.sort(key=lambda c: next(iter(c["verdicts"].values()))["word"] == stats.NOT_RUN)
+    return {
+        "title": study.title if study else source.folder.resolve().name,
+        "study": study.name if study else None,
+        "scale": source.scale or None,
+        "tables": list(study.tables) if study else [],
+        "measures": dict(measures),
+        "planned": len(runs),
+        "finished": sum(r.finished for r in runs),
+        "counts": {key: _count(claims, key) for key in measures} if claims else {},
+        "claims": claims,
+        "cells": _rows(cells, runs, study),
+        "overall": _overall(samples, runs) if pooled else [],
+        "problems": [
+            *source.problems,
+            *(f"{r.name}: {problem}" for r in runs for problem in r.problems),
+            *_mixtures(runs),
+        ],
+    }
+
+
+def _mixtures(runs: list[Run]) -> list[str]:
+    """Cells whose runs are of different lengths, so that their mean says little."""
+    lengths: dict[tuple[str, str], set[int]] = {}
+    for run in runs:
+        if run.finished:
+            lengths.setdefault((run.setting, run.env), set()).add(run.reached)
+    return [
+        f"{setting} on {task}: runs of {' and '.join(map(str, sorted(found)))} steps in one mean"
+        for (setting, task), found in lengths.items()
+        if len(found) > 1
+    ]
+
+
+def _samples(runs: Iterable[Run], measure: str) -> Samples:
+    """Scores of finished runs by setting and task: the rest is not comparable yet."""
+    found: Samples = {}
+    for run in runs:
+        if run.finished and measure in run.scores:
+            found.setdefault((run.setting, run.env), []).append(run.scores[measure])
+    return found
+
+
+def _cells(samples: Samples) -> Cells:
+    return {cell: stats.summarise(scores) for cell, scores in samples.items()}
+
+
+def _printed(study: Study | None, setting: str, task: str) -> list[dict[str, Any]]:
+    """The paper's number for a cell, under each of the study's tables that prints one."""
+    if study is None:
+        return []
+    usual, rows = study.paper_cells().get((setting, task)), []
+    for table in study.tables:
+        score = study.printed(table, setting, task)
+        if score and usual:
+            std = None if usual.exact else score.std
+            row: dict[str, Any] = {"table": table, "mean": score.mean, "std": std}
+            # A slip of the paper's: this table shows another setting's score.
+            slip = score.mean != usual.mean
+            rows.append(row | {"claims_use": _score(usual)} if slip else row)
+    return rows
+
+
+def _claim(claim: Any, cells: dict[str, Cells], study: Study | None) -> dict[str, Any]:
+    printed = study.paper_cells() if study else {}
+    known = all(cell in printed for cell in claim.cells())
+    return {
+        "text": claim.text,
+        "verdicts": {key: _verdict(stats.judge(claim, own)) for key, own in cells.items()},
+        "paper": _verdict(stats.judge(claim, printed)) if known else None,
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    low, high = verdict.interval or (None, None)
+    return {
+        "word": verdict.word,
+        "value": verdict.value,
+        "low": low,
+        "high": high,
+        "reason": verdict.reason,
+    }
+
+
+def _count(claims: list[dict[str, Any]], measure: str) -> dict[str, int]:
+    counts = Counter(c["verdicts"][measure]["word"] for c in claims)
+    return {word: counts[word] for word in stats.WORDS}
+
+
+def _rows(cells: dict[str, Cells], runs: list[Run], study: Study | None) -> list[dict[str, Any]]:
+    """A row per task and setting that has runs, or needs none."""
+    pending = Counter((r.setting, r.env) for r in runs if not r.finished)
+    known = list(dict.fromkeys([*((r.setting, r.env) for r in runs), *next(iter(cells.values()))]))
+    tasks = list(dict.fromkeys(task for _, task in known))
+    rows = []
+    for setting, task in sorted(known, key=lambda cell: tasks.index(cell[1])):
+        found = {key: own[setting, task] for key, own in cells.items() if (setting, task) in own}
+        rows.append(
+            {
+                "task": task,
+                "setting": setting,
+                "n": max((c.n for c in found.values()), default=0),
+                "pending": pending[setting, task],
+                "scores": {key: _score(c) for key, c in found.items()},
+                "paper": _printed(study, setting, task),
+            }
+        )
+    return rows
+
+
+def _score(cell: Cell) -> dict[str, float | None]:
+    return {"mean": cell.mean, "std": cell.std if cell.n > 1 else None}
+
+
+def _overall(samples: dict[str, Samples], runs: list[Run]) -> list[dict[str, Any]]:
+    """IQM over the paper's tasks, and the chance to beat the same actor's CDQ."""
+    pairs = {r.setting: r.pair for r in runs if r.pair}
+    settings = list(dict.fromkeys(r.setting for r in runs))
+    rows = []
+    for measure, own in samples.items():
+        scaled = {
+            (setting, task): np.array(scores) / score.mean
+            for (setting, task), scores in own.items()
+            if (score := paper.RETURNS[BASELINE].on(task)) is not None
+        }
+        rows += [
+            {"measure": measure, "setting": setting, **_iqm(setting, scaled)}
+            | _improvement(setting, _baseline(setting, pairs), own)
+            for setting in settings
+            if any(s == setting for s, _ in scaled)
+        ]
+    return rows
+
+
+def _iqm(setting: str, scaled: dict[tuple[str, str], Any]) -> dict[str, Any]:
+    tasks = [scores for (s, _), scores in scaled.items() if s == setting]
+    low, high = stats.iqm_interval(tasks, np.random.default_rng(0)) or (None, None)
+    return {"tasks": len(tasks), "iqm": stats.iqm(tasks), "low": low, "high": high}
+
+
+def _baseline(setting: str, pairs: dict[str, Any]) -> str | None:
+    """The setting that trains the same actor with CDQ."""
+    actor, critic = pairs.get(setting) or (None, None)
+    rivals = [s for s, pair in pairs.items() if pair == (actor, "cdq")]
+    return rivals[0] if rivals and critic != "cdq" else None
+
+
+def _improvement(setting: str, baseline: str | None, samples: Samples) -> dict[str, Any]:
+    """Over the tasks that both have runs of."""
+    tasks = [t for s, t in samples if s == setting and (baseline, t) in samples]
+    row: dict[str, Any] = {"baseline": baseline, "improvement": None}
+    row |= {"improvement_low": None, "improvement_high": None}
+    if baseline is None or not tasks:
+        return row
+    ours, theirs = ([np.array(samples[s, t]) for t in tasks] for s in (setting, baseline))
+    interval = stats.improvement_interval(ours, theirs, np.random.default_rng(0))
+    low, high = interval or (None, None)
+    row |= {"improvement": stats.improvement(ours, theirs)}
+    return row | {"improvement_low": low, "improvement_high": high}

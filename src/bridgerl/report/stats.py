@@ -1,0 +1,146 @@
+"""Uncertainty of few seeds: IQM, probability of improvement, intervals and verdicts of claims."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from bridgerl.studies.claims import Cell, Cells, Claim, Contrast
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+LEVEL = 0.95
+REPS = 2_000
+HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "does not hold", "undecided", "not run"
+WORDS = (HOLDS, FAILS, UNDECIDED, NOT_RUN)
+
+
+class Interval(NamedTuple):
+    """Where a number lies with 95 % confidence."""
+
+    low: float
+    high: float
+
+
+def measure_run(means: Array) -> dict[str, float]:
+    """Best, final and average of a run's evaluation means: the three ways tables are made."""
+    if len(means) == 0:
+        return {}
+    # A broken evaluation must not pass for a good one: max and mean keep its NaN.
+    return {"best": float(means.max()), "final": float(means[-1]), "average": float(means.mean())}
+
+
+def summarise(scores: Sequence[float]) -> Cell:
+    """Mean and sample standard deviation, which one score does not have."""
+    values = np.asarray(scores, dtype=float)
+    std = float(values.std(ddof=1)) if len(values) > 1 else math.nan
+    return Cell(float(values.mean()), std, len(values))
+
+
+def iqm(tasks: Sequence[Array]) -> float:
+    """Mean of the middle half of all scores of all tasks."""
+    return float(stats.trim_mean(np.concatenate(tasks), 0.25))
+
+
+def iqm_interval(
+    tasks: Sequence[Array], rng: np.random.Generator, reps: int = REPS
+) -> Interval | None:
+    """Stratified bootstrap: seeds are drawn anew within each task; None if a task has one seed."""
+    if min(len(t) for t in tasks) < 2:
+        return None
+    draws = [t[rng.integers(len(t), size=(reps, len(t)))] for t in tasks]
+    return _quantiles(stats.trim_mean(np.concatenate(draws, axis=1), 0.25, axis=1))
+
+
+def improvement(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
+    """Chance that our seed beats theirs, a tie counting half, averaged over tasks."""
+    return float(np.mean([_wins(x, y).mean() for x, y in zip(ours, theirs, strict=True)]))
+
+
+def improvement_interval(
+    ours: Sequence[Array], theirs: Sequence[Array], rng: np.random.Generator, reps: int = REPS
+) -> Interval | None:
+    """Stratified bootstrap of `improvement`, both sides drawn anew within each task."""
+    if min(len(t) for t in (*ours, *theirs)) < 2:
+        return None
+    shares = [
+        np.einsum(
+            "ri,ij,rj->r", _draw_counts(x, rng, reps), _wins(x, y), _draw_counts(y, rng, reps)
+        )
+        / (len(x) * len(y))
+        for x, y in zip(ours, theirs, strict=True)
+    ]
+    return _quantiles(np.mean(shares, axis=0))
+
+
+def _wins(x: Array, y: Array) -> Array:
+    """1 where x beats y, half where they tie, (len x, len y); its mean is U / (m n)."""
+    return (x[:, None] > y) + 0.5 * (x[:, None] == y)
+
+
+def _draw_counts(x: Array, rng: np.random.Generator, reps: int) -> Array:
+    """How often each element is in a bootstrap sample, (reps, len x)."""
+    return rng.multinomial(len(x), np.full(len(x), 1 / len(x)), size=reps).astype(float)
+
+
+def _quantiles(values: Array) -> Interval:
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(low), float(high))
+
+
+def mean_interval(values: Array) -> tuple[Array, Array]:
+    """Student's interval of the mean over the first axis, which needs two or more."""
+    n = len(values)
+    half = stats.t.ppf((1 + LEVEL) / 2, n - 1) * values.std(axis=0, ddof=1) / math.sqrt(n)
+    return values.mean(axis=0) - half, values.mean(axis=0) + half
+
+
+def contrast_interval(contrast: Contrast, cells: Cells) -> Interval:
+    """Welch's interval with Satterthwaite's degrees of freedom; NaN where it is unknown.
+
+    The variance of a contrast is the sum of slope^2 s^2 / n over its cells.
+    """
+    parts = [(slope, cells[setting, task]) for slope, setting, task in contrast.terms]
+    variances = [0.0 if c.exact else slope**2 * c.std**2 / c.n for slope, c in parts]
+    variance = sum(variances)
+    if variance == 0:
+        return Interval(contrast.value, contrast.value)
+    if not math.isfinite(variance):
+        return Interval(math.nan, math.nan)
+    weights = [v**2 / (c.n - 1) for v, (_, c) in zip(variances, parts, strict=True) if v > 0]
+    half = float(stats.t.ppf((1 + LEVEL) / 2, variance**2 / sum(weights))) * math.sqrt(variance)
+    return Interval(contrast.value - half, contrast.value + half)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What scores say of a claim; the contrast is positive if it is true."""
+
+    word: str
+    value: float | None = None
+    interval: Interval | None = None
+    reason: str = ""
+
+
+def judge(claim: Claim, cells: Cells) -> Verdict:
+    """Holds or not if the whole interval says so."""
+    missing = [
+        f"{setting} on {task}" for setting, task in claim.cells() if (setting, task) not in cells
+    ]
+    if missing:
+        return Verdict(NOT_RUN, reason=f"no finished run of {', '.join(missing)}")
+    own = [cells[cell] for cell in claim.cells()]
+    if not all(math.isfinite(c.mean) for c in own):
+        return Verdict(UNDECIDED, reason="a score is not finite")
+    contrast = claim.contrast(lambda setting, task: cells[setting, task].mean)
+    if not math.isfinite(contrast.value):
+        return Verdict(UNDECIDED, reason="ratios need positive means")
+    if any(c.n < 2 and not c.exact for c in own):
+        return Verdict(UNDECIDED, contrast.value, reason="one seed has no interval")
+    low, high = interval = contrast_interval(contrast, cells)
+    if low > 0 or high < 0:
+        return Verdict(HOLDS if low > 0 else FAILS, contrast.value, interval)
+    return Verdict(UNDECIDED, contrast.value, interval, "the interval contains 0")
