@@ -16,6 +16,7 @@ from bridgerl.actors import ACTORS
 from bridgerl.cli import VERBS, main
 from bridgerl.critics import CRITICS
 from bridgerl.presets import PRESETS, environments
+from bridgerl.studies import SCALES, STUDIES
 from conftest import TINY, Run
 
 TOY = "--env toy_envs:Point-v0"
@@ -378,6 +379,8 @@ def test_list_prints_the_registries(capsys: pytest.CaptureFixture[str]) -> None:
         "actors": list(ACTORS),
         "critics": list(CRITICS),
         "presets": list(PRESETS),
+        "studies": list(STUDIES),
+        "scales": list(SCALES),
         "environments": environments(),
     }
 

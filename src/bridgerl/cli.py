@@ -21,7 +21,10 @@ from bridgerl.lab.commands import BridgeBias, League, Toy
 from bridgerl.player import check_env, play
 from bridgerl.presets import PRESETS, environments, resolve
 from bridgerl.progress import silence_stdout
+from bridgerl.report.command import Report
 from bridgerl.rundir import compare, read_config, verify
+from bridgerl.studies import SCALES, STUDIES
+from bridgerl.sweep.command import Plan, Reproduce
 from bridgerl.trainer import Stopped, train
 from bridgerl.values import describe
 
@@ -139,7 +142,7 @@ class CheckEnv:
 
 @dataclass(frozen=True)
 class Listing:
-    """List actors, critics, presets and environments with a preset.
+    """List actors, critics, presets, studies, and environments with a preset.
 
     Example: bridgerl list
     """
@@ -153,6 +156,8 @@ class Listing:
             "actors": {k: (v.__doc__ or "").splitlines()[0] for k, v in ACTORS.items()},
             "critics": {k: (v.__doc__ or "").splitlines()[0] for k, v in CRITICS.items()},
             "presets": dict.fromkeys(PRESETS, ""),
+            "studies": {k: v.title for k, v in STUDIES.items()},
+            "scales": {k: v.says for k, v in SCALES.items()},
             "environments": dict.fromkeys(environments(), ""),
         }
         if self.json:
@@ -173,6 +178,9 @@ VERBS: dict[str, Any] = {
     "toy": Toy,
     "bridge-error": BridgeBias,
     "bench": Bench,
+    "plan": Plan,
+    "reproduce": Reproduce,
+    "report": Report,
     "verify": Verify,
     "compare": Compare,
     "check-env": CheckEnv,

@@ -1,0 +1,1 @@
+"""Studies run: their cost beforehand, a pool of processes, a Ray cluster."""

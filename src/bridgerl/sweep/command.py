@@ -1,0 +1,296 @@
+"""The verbs `plan` and `reproduce`."""
+
+import json
+import os
+from collections import Counter
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from bridgerl import store
+from bridgerl.envs import Task
+from bridgerl.errors import UserError, choose, require
+from bridgerl.lab.verbs import make_folder, progress
+from bridgerl.report.command import build_report, check_extras
+from bridgerl.runtime import StopSignal
+from bridgerl.studies import SCALES, STUDIES, Study
+from bridgerl.studies.jobs import Job, TrainJob
+from bridgerl.sweep.board import Board
+from bridgerl.sweep.price import calibrate, disk_bytes, job_seconds, makespan
+from bridgerl.sweep.work import Outcome
+
+StudyName = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="STUDY")]
+ScaleName = Literal["smoke", "cpu", "paper"]
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Which part of a study."""
+
+    study: StudyName
+    """Table or figure, see bridgerl list."""
+    scale: ScaleName = "smoke"
+    """smoke: minutes. cpu: hours on a few cores. paper: the paper's own size."""
+    seeds: tuple[int, ...] = ()
+    """Seeds instead of the scale's own."""
+    only: tuple[str, ...] = ()
+    """Runs whose name (TASK/SETTING/seedN) contains one of these, or matches it as a pattern."""
+    out: Path = Path("studies")
+    """Folder of all studies; equal runs of several studies are shared."""
+
+    @property
+    def chosen(self) -> Study:
+        """The study."""
+        return choose("study", self.study, STUDIES)
+
+    @property
+    def folder(self) -> Path:
+        """Where the study's report lies."""
+        return self.out / self.scale / self.study
+
+    def all_jobs(self, out: Path) -> list[Job]:
+        """Every run of the study under these seeds."""
+        require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "names one twice")
+        return self.chosen.jobs(self.scale, out, self.seeds or None)
+
+    def select(self, jobs: list[Job]) -> list[Job]:
+        """Those that --only leaves."""
+        kept = [job for job in jobs if not self.only or any(_fits(job, p) for p in self.only)]
+        if jobs and not kept:
+            names = ", ".join(job.name for job in jobs[:3])
+            raise UserError(f"--only {' '.join(self.only)} fits no run; names are like {names}")
+        return kept
+
+
+def _fits(job: Job, pattern: str) -> bool:
+    return pattern in job.name or fnmatch(job.name, pattern)
+
+
+@dataclass(frozen=True)
+class Plan(_Selection):
+    """Say what a study costs on this machine before it is run.
+
+    A minute's calibration measures a step of every setting on every task; finished runs are free.
+    Example: bridgerl plan main --scale cpu --workers 2
+    """
+
+    workers: int = os.cpu_count() or 1
+    """Runs at a time, besides 1 and 8."""
+    seconds: float = 60.0
+    """Length of the calibration."""
+    json: bool = False
+    """Print JSON."""
+
+    def __call__(self) -> int:
+        """Measure, add up, print."""
+        require(self.workers >= 1, "workers", self.workers, "must be at least 1")
+        require(0 < self.seconds < 1e6, "seconds", self.seconds, "must be positive")
+        jobs = self.select(self.all_jobs(self.out))
+        left = [job for job in jobs if not job.done()]
+        runs = [job for job in left if isinstance(job, TrainJob)]
+        combinations = {(job.setting, job.config.env) for job in runs}
+        with progress(len(combinations), "calibration") as bar:
+            costs = calibrate(runs, self.seconds, lambda: bar.advance(bar.task_ids[0]))
+        seconds = {job: job_seconds(job, costs) for job in left}
+        counts = sorted({1, 8, self.workers})
+        facts = {
+            "study": self.study,
+            "scale": self.scale,
+            "runs": len(jobs),
+            "finished": len(jobs) - len(left),
+            "steps": sum(job.steps for job in left),
+            "core_hours": sum(seconds.values()) / 3600,
+            "disk_gb": sum(_disk(runs)) / 1e9,
+            "hours_by_workers": {n: makespan(seconds.values(), n) / 3600 for n in counts},
+            "settings": [_setting(key, runs, seconds, costs) for key in _keys(runs)],
+        }
+        print(json.dumps(facts)) if self.json else _show(facts)
+        return 0
+
+
+def _keys(runs: list[TrainJob]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys((job.setting, job.config.env) for job in runs))
+
+
+def _setting(
+    key: tuple[str, str], runs: list[TrainJob], seconds: dict[Job, float], costs: dict[Any, Any]
+) -> dict[str, Any]:
+    own = [job for job in runs if (job.setting, job.config.env) == key]
+    return {
+        "setting": key[0],
+        "task": key[1],
+        "runs": len(own),
+        "steps_per_second": 1 / costs[key].learn,
+        "hours_per_run": seconds[own[0]] / 3600,
+    }
+
+
+def _disk(runs: list[TrainJob]) -> list[int]:
+    """Bytes of every run."""
+    sizes: dict[tuple[str, str], int] = {}
+    for job in runs:
+        key = (job.setting, job.config.env)
+        if key not in sizes:
+            task = Task(job.config.env, 0)
+            sizes[key] = disk_bytes(job.config, task.spec)
+            task.close()
+    return [sizes[job.setting, job.config.env] for job in runs]
+
+
+def _show(facts: dict[str, Any]) -> None:
+    table = Table(title=f"{facts['study']}, scale {facts['scale']}: {SCALES[facts['scale']].says}")
+    for head in ("setting", "task", "runs", "steps/s", "hours per run"):
+        table.add_column(head, justify="left" if head in ("setting", "task") else "right")
+    for row in facts["settings"]:
+        speed, hours = row["steps_per_second"], row["hours_per_run"]
+        cells = [row["setting"], row["task"], str(row["runs"]), f"{speed:.3g}", f"{hours:.3g}"]
+        table.add_row(*cells)
+    console = Console(highlight=False)
+    console.print(table)
+    print(
+        f"{facts['runs']} runs, {facts['finished']} finished; left: {facts['steps']:,} steps, "
+        f"{facts['core_hours']:.3g} core-hours, {facts['disk_gb']:.2g} GB on disk"
+    )
+    for n, hours in facts["hours_by_workers"].items():
+        print(f"  {n:>3} at a time: {_duration(hours)}")
+    print("one thread per run; measured on this machine, evaluations at full length")
+
+
+def _duration(hours: float) -> str:
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"
+
+
+@dataclass(frozen=True)
+class Reproduce(_Selection):
+    """Run a table or figure of the paper, or what is left of it, and write its report.
+
+    Finished runs are skipped, broken ones resumed; Ctrl-C loses nothing.
+    Example: bridgerl reproduce main --scale cpu --only HalfCheetah-v5
+    """
+
+    workers: int = os.cpu_count() or 1
+    """Runs at a time on this machine."""
+    ray: tuple[str, ...] | None = None
+    """Hand the runs to a Ray cluster: its address, or nothing for the one that is found."""
+    gpus: float = 0.0
+    """GPUs per run; above 0 runs train on cuda, and Ray gives each so much of one."""
+    dry_run: bool = False
+    """List the runs and their state, and do nothing."""
+    report: bool = True
+    """Write the report when the runs are over."""
+    json: bool = False
+    """Print JSON."""
+
+    def __call__(self) -> int:
+        """Run what is left, report; 0 when all is done, 1 when a run failed, 130 when stopped."""
+        require(1 <= self.workers <= 1024, "workers", self.workers, "must be from 1 to 1024")
+        require(0 <= self.gpus <= 16, "gpus", self.gpus, "must be from 0 to 16")
+        require(len(self.ray or ()) <= 1, "ray", self.ray, "takes one address")
+        # Workers of a cluster have working folders of their own.
+        out = self.out if self.ray is None else self.out.absolute()
+        everything = [_on_device(job, self.gpus) for job in self.all_jobs(out)]
+        jobs = self.select(everything)
+        left = [job for job in jobs if not job.done()]
+        if self.dry_run:
+            self._list(jobs, left)
+            return 0
+        if self.report:
+            check_extras()
+        make_folder(self.folder / "logs")
+        self._record(everything)
+        outcomes, number = self._run(jobs, left)
+        summary = self._conclude(jobs, outcomes)
+        if self.json:
+            print(json.dumps(summary))
+        if number is not None:
+            return 128 + number
+        return 1 if summary["failed"] else 0
+
+    def _run(self, jobs: list[Job], left: list[Job]) -> tuple[dict[Job, Outcome], int | None]:
+        """Run what is left, here or on the cluster."""
+        if not left:
+            return {}, None
+        board = Board(left, quiet=self.json)
+        skipped = len(jobs) - len(left)
+        board.console.print(
+            f"{self.study}, {self.scale}: {len(left)} runs, {skipped} finished before"
+        )
+        if self.ray is not None:
+            from bridgerl.sweep.cluster import Cluster
+
+            runner = Cluster(self.ray[0] if self.ray else "auto", self.gpus, board)
+        else:
+            from bridgerl.sweep.pool import Pool
+
+            runner = Pool(self.workers, self.folder / "logs", board)
+        with StopSignal() as stop, board:
+            outcomes = runner.run(left, stop)
+        runner.close()
+        return outcomes, stop.number
+
+    def _conclude(self, jobs: list[Job], outcomes: dict[Job, Outcome]) -> dict[str, Any]:
+        """Count, say what failed, write the report."""
+        counts = Counter(outcome.status for outcome in outcomes.values())
+        failed = {job.name: o.reason for job, o in outcomes.items() if o.status == "failed"}
+        finished = sum(job.done() for job in jobs)
+        summary: dict[str, Any] = {"runs": len(jobs), "finished": finished, "ran": counts["done"]}
+        summary |= {"stopped": counts["stopped"], "failed": failed, "folder": str(self.folder)}
+        if self.report:
+            results = build_report(self.folder)
+            summary |= {"claims": results["counts"], "report": results["page"]}
+        if not self.json:
+            print(f"{finished} of {len(jobs)} runs finished")
+            for name, reason in failed.items():
+                print(f"failed: {name}: {reason} (log in {self.folder / 'logs'})")
+            if finished < len(jobs):
+                print("the same command goes on where this one ended")
+            print(f"report: {summary['report']}" if self.report else f"results: {self.folder}")
+        return summary
+
+    def _list(self, jobs: list[Job], left: list[Job]) -> None:
+        waiting = set(left)
+        rows = [
+            {"name": j.name, "state": _state(j, j in waiting), "command": j.command} for j in jobs
+        ]
+        if self.json:
+            print(json.dumps(rows))
+            return
+        for row in rows:
+            print(f"{row['state']:<12} {row['name']}\n             {row['command']}")
+        print(f"{len(jobs)} runs, {len(jobs) - len(left)} finished")
+
+    def _record(self, jobs: list[Job]) -> None:
+        """What the report reads: which runs make up the study."""
+        rows = [
+            {
+                "name": job.name,
+                "kind": job.kind,
+                "setting": job.setting,
+                "steps": job.steps,
+                "command": job.command,
+                "folder": os.path.relpath(job.folder, self.folder),
+            }
+            for job in jobs
+        ]
+        data = {"study": self.study, "scale": self.scale, "jobs": rows}
+        store.publish_file(self.folder / "study.json", store.to_json(data))
+
+
+def _state(job: Job, left: bool) -> str:
+    if not left:
+        return "finished"
+    step = job.progress()
+    return f"at {step:,}" if step else "not begun"
+
+
+def _on_device(job: Job, gpus: float) -> Job:
+    """A training on a GPU, if one is asked for."""
+    if gpus == 0 or not isinstance(job, TrainJob):
+        return job
+    train = replace(job.config.train, device="cuda")
+    return replace(job, config=replace(job.config, train=train))

@@ -1,0 +1,153 @@
+"""What a study costs on this machine, from a minute's measurement of its own steps."""
+
+import heapq
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from bridgerl.agent import Agent, build_agent
+from bridgerl.config import RunConfig
+from bridgerl.envs import Task
+from bridgerl.replay import Replay
+from bridgerl.runtime import tuned_process
+from bridgerl.streams import Streams
+from bridgerl.studies.jobs import Job, TrainJob
+from bridgerl.types import EnvSpec
+
+EPISODE = 1_000
+"""Steps of an evaluation episode at most, on every task of the paper."""
+FLOAT = 4
+OVERHEAD = 5.0
+"""Seconds to start a run: Python, torch, the first checkpoint."""
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Seconds of the three kinds of steps a run is made of."""
+
+    warmup: float
+    learn: float
+    evaluate: float
+
+    def of_run(self, config: RunConfig) -> float:
+        """Seconds of a whole run, its evaluation episodes at full length."""
+        warmup = min(config.train.warmup, config.steps)
+        evaluations = -(-config.steps // config.eval.every)
+        eval_steps = evaluations * config.eval.episodes * min(EPISODE, config.eval.max_steps)
+        learning = (config.steps - warmup) * self.learn
+        return OVERHEAD + warmup * self.warmup + learning + eval_steps * self.evaluate
+
+
+def calibrate(
+    jobs: Iterable[TrainJob], seconds: float, tick: Callable[[], None]
+) -> dict[tuple[str, str], StepCost]:
+    """The cost of a step by setting and task, all within about so many seconds.
+
+    Where one update takes longer than its share, the other tasks of the setting take its cost over:
+    such updates are dominated by atoms, not by the size of an observation.
+    """
+    configs = {(job.setting, job.config.env): job.config for job in jobs}
+    share = seconds / max(len(configs), 1)
+    costs: dict[tuple[str, str], StepCost] = {}
+    slow: dict[str, StepCost] = {}
+    for (setting, task), config in configs.items():
+        costs[setting, task] = slow.get(setting) or measure(config, share)
+        if costs[setting, task].learn > share / 4:
+            slow[setting] = costs[setting, task]
+        tick()
+    return costs
+
+
+def measure(config: RunConfig, seconds: float) -> StepCost:
+    """The median cost of a step of each kind."""
+    with tuned_process(max(config.train.threads, 1)):
+        task, streams = Task(config.env, 0), Streams(0, config.train.device)
+        agent = build_agent(config.actor, config.critic, task.spec, streams)
+        steps = _Steps(config, task, agent, streams)
+        try:
+            warmup = _median(steps.act_at_random, 0.1 * seconds, at_least=config.train.batch_size)
+            evaluate = _median(steps.play, 0.1 * seconds, at_least=5)
+            steps.learn()  # The first one allocates.
+            return StepCost(warmup, _median(steps.learn, 0.6 * seconds, at_least=1), evaluate)
+        finally:
+            task.close()
+
+
+def _median(step: Callable[[], None], seconds: float, at_least: int) -> float:
+    """Seconds of a step, the mean of the middle half, for so long."""
+    spent: list[float] = []
+    while sum(spent) < seconds or len(spent) < at_least:
+        started = time.perf_counter()
+        step()
+        spent.append(time.perf_counter() - started)
+    # Delayed policies take turns of cheap and dear steps: the median alone would miss one kind.
+    low, high = np.quantile(spent, [0.05, 0.95])
+    return float(np.clip(spent, low, high).mean())
+
+
+class _Steps:
+    """The trainer's steps without its log."""
+
+    def __init__(self, config: RunConfig, task: Task, agent: Agent, streams: Streams) -> None:
+        self._config, self._task, self._agent = config, task, agent
+        self._replay = Replay(10_000, task.spec)
+        self._explore, self._draws = streams("explore"), streams("replay", "cpu")
+        self._noise = np.random.default_rng(0)
+        self._episode = 0
+        task.reset(0)
+
+    def act_at_random(self) -> None:
+        """A step of the warm-up."""
+        size = self._task.spec.action_dim
+        self._store(self._noise.uniform(-1, 1, size).astype(np.float32))
+
+    def play(self) -> None:
+        """A step of an evaluation."""
+        self._store(self._act(explore=False))
+
+    def learn(self) -> None:
+        """A step with an update."""
+        self._store(self._act(explore=True))
+        train = self._config.train
+        batch = self._replay.sample(train.batch_size, self._draws, train.device)
+        metrics = self._agent.update(batch, measuring=False)
+        float(metrics["critic/loss"])  # A GPU's update is over only when it answers.
+
+    def _act(self, *, explore: bool) -> np.ndarray:
+        return self._agent.act(self._task.obs, explore=explore, generator=self._explore)
+
+    def _store(self, action: np.ndarray) -> None:
+        obs, out = self._task.obs, self._task.step(action)
+        self._replay.add(obs, action, out.reward, 0.99, out.obs)
+        if out.terminated or out.truncated:
+            self._episode += 1
+            self._task.reset(self._episode)
+
+
+def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:
+    """What a run folder takes at its end: replay rows once, weights and moments per checkpoint."""
+    streams = Streams(0)
+    agent = build_agent(config.actor, config.critic, spec, streams)
+    state = sum(
+        t.numel() * t.element_size() for t in agent.state_dict().values() if hasattr(t, "numel")
+    )
+    row = FLOAT * (2 * spec.obs_dim + spec.action_dim + 2)
+    kept = config.save.keep + config.steps // config.save.weights_every + 1
+    return min(config.steps, config.train.buffer_size) * row + kept * state
+
+
+def makespan(seconds: Iterable[float], workers: int) -> float:
+    """When the last of so many workers is done, longest runs first."""
+    loads = [0.0] * workers
+    for duration in sorted(seconds, reverse=True):
+        heapq.heapreplace(loads, loads[0] + duration)
+    return max(loads)
+
+
+def job_seconds(job: Job, costs: dict[tuple[str, str], StepCost]) -> float:
+    """What a job costs; those that are no training take a minute or two and count as one."""
+    if isinstance(job, TrainJob):
+        return costs[job.setting, job.config.env].of_run(job.config)
+    return 60.0
