@@ -197,10 +197,10 @@ def test_evaluations_of_other_people_are_runs(tmp_path):
     assert not results["problems"]
 
 
-def test_a_config_of_another_version_is_shown_without_a_command(tmp_path):
+def test_a_config_of_a_later_version_is_shown_without_a_command(tmp_path):
     folder = write_run(tmp_path)
     data = store.open_sealed_json((folder / "config.json").read_bytes(), "config.json")
-    data["config"]["train"].pop("compile")
+    data["config"]["train"]["not_yet_known"] = 1
     (folder / "config.json").write_bytes(store.to_sealed_json(data))
     run = only(tmp_path)
     assert (run.command, run.scores["best"], run.problems) == ("", 850, ())
