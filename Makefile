@@ -28,7 +28,7 @@ clean:
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[tb,plot]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[tb,plot,report]"
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt
