@@ -173,6 +173,27 @@ def test_a_resumed_run_counts_every_step_once_and_all_wall_time(tmp_path):
     assert clock.wall == 36 * 6 + 18 * 6
 
 
+def test_starts_and_stops_between_log_lines_lose_no_time(tmp_path):
+    folder = write_run(tmp_path)
+    rows = [
+        {"step": 0, "seconds": 2.0, "start": 1.0},
+        {"step": 1000, "seconds": 12.0},
+        {"step": 1500, "seconds": 17.0},  # Stopped here,
+        {"step": 1500, "seconds": 30.0, "start": 1.0},  # taken up by a start that loads for long,
+        {"step": 2000, "seconds": 35.0},
+        {"step": 3000, "seconds": 45.0},  # killed here, with a checkpoint at 2,500,
+        {"step": 2500, "seconds": 4.0, "start": 1.0},
+        {"step": 4000, "seconds": 19.0},  # and finished; then started once more.
+        {"step": 4000, "seconds": 0.1, "start": 1.0},
+        {"step": 4000, "seconds": 0.2},
+    ]
+    (folder / "timing.jsonl").write_text(lines(rows))
+    clock = only(tmp_path).clock
+    assert clock.steps.tolist() == [0, 1000, 1500, 2000, 2500, 4000]
+    assert clock.seconds == pytest.approx([0, 10, 15, 20, 25, 40])
+    assert clock.wall == pytest.approx(17 + 45 + 19 + 0.2)
+
+
 def test_evaluation_is_no_training_time_and_warm_up_counts_once(tmp_path):
     folder = write_run(tmp_path)
     rows = [

@@ -123,6 +123,28 @@ def test_ctrl_c_ends_every_run_after_a_checkpoint(tmp_path: Path, undisturbed: P
     assert_equal_runs(tmp_path, undisturbed)
 
 
+def test_ctrl_c_in_the_terminal_before_a_run_can_listen_is_no_failure(tmp_path: Path) -> None:
+    study = start(tmp_path, "--workers", "2")
+    wait_until(lambda: bool(children(study)), study)
+    os.killpg(study.pid, signal.SIGINT)  # As a terminal does.
+    _, err = study.communicate(timeout=DEADLINE)
+    assert study.returncode == 128 + signal.SIGINT
+    assert b"Traceback" not in err
+    assert b"failed" not in err
+    assert b"stopped" in err
+
+
+def test_a_study_waits_for_a_run_that_another_one_has_under_way(
+    tmp_path: Path, undisturbed: Path
+) -> None:
+    study = start(tmp_path, "--workers", "2")
+    wait_until(lambda: begun(tmp_path), study)
+    assert main(arguments(tmp_path, "--workers", "2")) == 0
+    assert study.wait(timeout=DEADLINE) == 0
+    study.communicate()
+    assert_equal_runs(tmp_path, undisturbed)
+
+
 def test_a_run_whose_process_is_killed_is_taken_up_again(tmp_path: Path, undisturbed: Path) -> None:
     study = start(tmp_path, "--workers", "1")
     for _ in range(3):
@@ -202,6 +224,7 @@ def test_a_missing_cluster_is_one_line(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert done.returncode == 3
     assert "no Ray cluster at '127.0.0.1:1'" in done.stderr.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
     assert "Traceback" not in done.stderr
 
 
@@ -263,7 +286,8 @@ def test_a_run_costs_its_warmup_its_updates_and_its_evaluations(tmp_path: Path) 
     assert cost.of_run(job.config) == pytest.approx(5 + 300 + 1000 + 2000)
 
 
-def test_workers_share_the_longest_runs_first() -> None:
+def test_workers_take_the_next_run_when_they_are_free() -> None:
     assert makespan([3, 3, 2, 2, 2], 2) == 7
+    assert makespan([1, 1, 5], 2) == 6
     assert makespan([5, 1, 1], 8) == 5
     assert makespan([], 3) == 0

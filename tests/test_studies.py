@@ -10,9 +10,18 @@ import pytest
 from bridgerl import cli
 from bridgerl.config import RunConfig
 from bridgerl.presets import resolve
+from bridgerl.rundir import record_config
 from bridgerl.studies import SCALES, STUDIES, paper
 from bridgerl.studies.base import Setting, TrainingStudy
-from bridgerl.studies.jobs import TrainJob, command_of, last_step, read_job, write_job
+from bridgerl.studies.jobs import (
+    ToyJob,
+    TrainJob,
+    command_of,
+    last_step,
+    read_job,
+    write_job,
+)
+from bridgerl.types import EnvSpec
 
 OUT = Path("studies")
 TRAINING = [s for s in STUDIES.values() if isinstance(s, TrainingStudy)]
@@ -130,7 +139,7 @@ def test_every_score_of_the_paper_is_written_down_once() -> None:
     assert all(text.count(f"{s.mean} +- {s.std}") == 1 for s in scores)
 
 
-def test_misprinted_cells_are_shown_as_printed_and_known_as_misprints() -> None:
+def test_cells_with_another_settings_score_are_shown_as_printed() -> None:
     assert paper.printed(paper.MAIN, "sac+dbc", "HalfCheetah-v5") == (13787.8, 346.5)
     assert paper.printed(paper.FULL, "sac+dbc", "HalfCheetah-v5") == (13120.2, 162.4)
     assert paper.printed(paper.STEPS_FULL, "sac+dbc", "Hopper-v5") == (3748.6, 144.4)
@@ -144,6 +153,25 @@ def test_a_setting_with_a_flag_that_its_critic_lacks_is_refused() -> None:
 
     with pytest.raises(UserError, match="bridge-steps"):
         Setting("bad", "sac+cdq --bridge-steps 2").config("Hopper-v5", SCALES["smoke"], 0, OUT)
+
+
+def test_a_finished_run_of_another_config_is_not_this_studys(tmp_path: Path) -> None:
+    job = STUDIES["main"].jobs("smoke", tmp_path, (0,))[-1]
+    assert isinstance(job, TrainJob)
+    job.folder.mkdir(parents=True)
+    record_config(job.config, EnvSpec("Hopper-v5", 11, 3))
+    (job.folder / "DONE").write_text('{"step": 400}')
+    assert job.done()
+    other = replace(job, config=replace(job.config, critic=replace(job.config.critic, lr=1e-5)))
+    assert not other.done()
+
+
+def test_a_toy_of_other_settings_is_not_this_studys(tmp_path: Path) -> None:
+    job = STUDIES["degradation"].jobs("smoke", tmp_path, (0,))[0]
+    job.run()
+    assert job.done()
+    assert isinstance(job, ToyJob)
+    assert not replace(job, toy=replace(job.toy, fit_steps=61)).done()
 
 
 def test_progress_is_that_of_the_last_whole_line(tmp_path: Path) -> None:

@@ -19,6 +19,10 @@ class UserError(BridgeError):
     exit_code = 2
 
 
+class Busy(UserError):
+    """Somebody else is writing there."""
+
+
 class EnvFault(BridgeError):
     """The environment raised, or returned something that is not a number."""
 

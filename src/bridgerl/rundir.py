@@ -132,6 +132,11 @@ def _identity(run: Path) -> dict[str, Any]:
     return identity(_plain(encode(_decoded(run))))
 
 
+def holds(config: RunConfig) -> bool:
+    """Whether the run in the config's folder is this one."""
+    return _identity(config.folder) == identity(_plain(encode(config)))
+
+
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
     """The value as it reads back from JSON: tuples become lists."""
     return store.parse_json(store.to_json(data), CONFIG)

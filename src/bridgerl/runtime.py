@@ -9,11 +9,12 @@ import platform
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -99,8 +100,13 @@ def _source_hash() -> str:
 class StopSignal:
     """SIGINT, SIGTERM and SIGHUP as a flag read at step boundaries; a second one ends at once."""
 
+    together: ClassVar[float] = 0.0
+    """Seconds within which signals count as one: some supervisors signal all processes of a group,
+    and our own study then asks its runs once more."""
+
     def __init__(self) -> None:
         self.number: int | None = None
+        self._first = 0.0
         # Python lets the main thread alone handle signals; a run in another thread has none.
         mine = threading.current_thread() is threading.main_thread()
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if mine else ()
@@ -121,8 +127,10 @@ class StopSignal:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.number is not None:
+            if time.monotonic() - self._first < self.together:
+                return
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
-        self.number = number
+        self.number, self._first = number, time.monotonic()
         if sys.stderr.isatty():
             print("bridgerl: stopping after a checkpoint; once more ends at once", file=sys.stderr)

@@ -17,7 +17,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from bridgerl.errors import StorageFault, UserError
+from bridgerl.errors import Busy, StorageFault, UserError
 from bridgerl.failpoint import failpoint
 
 MANIFEST = "manifest.json"
@@ -271,7 +271,7 @@ class RunLock:
             self._file.close()
             if not isinstance(error, BlockingIOError):
                 raise
-            raise UserError(
+            raise Busy(
                 f"{folder} is being written by process {holder}; wait for it or change --out"
             ) from None
         with contextlib.suppress(OSError):  # On a full disk it is a lock all the same.

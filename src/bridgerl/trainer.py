@@ -120,6 +120,7 @@ class Trainer:
             RunLog(self.run_folder, tensorboard=self.config.log.tensorboard)
         ) as self.log:
             self._resume()
+            self.log.timing(self.counters.step, start=1.0)
             record_config(self.config, self.task.spec)
             if not self._reached_end():
                 (self.run_folder / "DONE").unlink(missing_ok=True)
@@ -142,6 +143,7 @@ class Trainer:
             if c.step % config.save.every == 0 or ending:
                 self._save(must=ending)
         if not finished and stopping is not None:
+            self.log.timing(c.step, **self._overhead)
             raise Stopped(stopping, c.step)
 
     def _step(self) -> None:

@@ -90,29 +90,49 @@ def evaluations_of(records: list[Record]) -> Evaluations:
 def read_clock(path: Path) -> Clock:
     """Time by step from timing.jsonl, whose seconds restart with every start of the run.
 
-    A later start takes the place of the steps it did again.
+    A later start takes the place of the steps it did again; what it loads is not training.
     """
     rows = [_timing(line, n) for n, line in enumerate(store.read_bytes(path).split(b"\n")[:-1], 1)]
     points: list[tuple[float, float]] = []
     wall = base = before = 0.0
-    for step, seconds, evaluating in rows:
-        if seconds < before:
+    for row in rows:
+        if row.start or row.seconds < before:
             wall += before
-            points = [p for p in points if p[0] < step]
-            base = points[-1][1] if points else 0.0
-        before = seconds
-        if not points or step > points[-1][0]:
-            points.append((step, base + seconds - evaluating))
+            base = _reached(points, row) - (row.training if row.start else 0.0)
+            points = [p for p in points if p[0] < row.step]
+        before = row.seconds
+        if not points or row.step > points[-1][0]:
+            points.append((row.step, base + row.training))
     columns = np.array(points).reshape(-1, 2)
     return Clock(columns[:, 0], columns[:, 1], wall + before)
 
 
-def _timing(line: bytes, number: int) -> tuple[float, float, float]:
+class _Timing(NamedTuple):
+    """A line of timing.jsonl."""
+
+    step: float
+    seconds: float
+    training: float
+    """Seconds without evaluations."""
+    start: bool
+    """Whether the run started here; logs from before such lines have none."""
+
+
+def _reached(points: list[tuple[float, float]], row: _Timing) -> float:
+    """Training time at the step where a start goes on."""
+    if not points:
+        return 0.0
+    if row.start:
+        return float(np.interp(row.step, *np.array(points).T))
+    return max((time for step, time in points if step < row.step), default=0.0)
+
+
+def _timing(line: bytes, number: int) -> _Timing:
     row = store.parse_json(line, f"timing.jsonl line {number}")
     row = {"eval_seconds": 0.0, **row} if isinstance(row, dict) else {}
     step, seconds, evaluating = (row.get(key) for key in ("step", "seconds", "eval_seconds"))
     if _is_number(step) and _is_number(seconds) and _is_number(evaluating):
-        return float(step), float(seconds), float(evaluating)
+        return _Timing(float(step), float(seconds), float(seconds - evaluating), "start" in row)
     raise StorageFault(f"timing.jsonl line {number} is damaged: not a record")
 
 

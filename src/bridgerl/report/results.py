@@ -49,14 +49,24 @@ def summarise_source(source: Source) -> dict[str, Any]:
 
 
 def _mixtures(runs: list[Run]) -> list[str]:
-    """Cells whose runs are of different lengths, so that their mean says little."""
+    """Cells whose runs differ in length or in settings, so that their mean says little."""
     lengths: dict[tuple[str, str], set[int]] = {}
+    settings: dict[tuple[str, str], list[Any]] = {}
     for run in runs:
         if run.finished:
-            lengths.setdefault((run.setting, run.env), set()).add(run.reached)
-    return [
+            cell = (run.setting, run.env)
+            lengths.setdefault(cell, set()).add(run.reached)
+            learning = {k: run.config.get(k) for k in ("actor", "critic", "train")}
+            known = settings.setdefault(cell, [])
+            known += [] if learning in known else [learning]
+    different = [
         f"{setting} on {task}: runs of {' and '.join(map(str, sorted(found)))} steps in one mean"
         for (setting, task), found in lengths.items()
+        if len(found) > 1
+    ]
+    return different + [
+        f"{setting} on {task}: {len(found)} different configurations in one mean"
+        for (setting, task), found in settings.items()
         if len(found) > 1
     ]
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from bridgerl.studies.claims import Cell, Cells, Claim, Contrast
+from bridgerl.studies.claims import Cell, Cells, Claim, Contrast, SpreadContrast
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -98,11 +98,20 @@ def mean_interval(values: Array) -> tuple[Array, Array]:
     return values.mean(axis=0) - half, values.mean(axis=0) + half
 
 
-def contrast_interval(contrast: Contrast, cells: Cells) -> Interval:
+def spread_interval(contrast: SpreadContrast) -> Interval:
+    """The interval of a log ratio of variances by the F distribution, exact for normal scores."""
+    df = contrast.wide.n - 1, contrast.narrow.n - 1
+    low, high = (float(stats.f.ppf(p, *df)) for p in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
+    return Interval(contrast.value - math.log(high), contrast.value - math.log(low))
+
+
+def contrast_interval(contrast: Contrast | SpreadContrast, cells: Cells) -> Interval:
     """Welch's interval with Satterthwaite's degrees of freedom; NaN where it is unknown.
 
     The variance of a contrast is the sum of slope^2 s^2 / n over its cells.
     """
+    if isinstance(contrast, SpreadContrast):
+        return spread_interval(contrast)
     parts = [(slope, cells[setting, task]) for slope, setting, task in contrast.terms]
     variances = [0.0 if c.exact else slope**2 * c.std**2 / c.n for slope, c in parts]
     variance = sum(variances)
@@ -110,8 +119,11 @@ def contrast_interval(contrast: Contrast, cells: Cells) -> Interval:
         return Interval(contrast.value, contrast.value)
     if not math.isfinite(variance):
         return Interval(math.nan, math.nan)
-    weights = [v**2 / (c.n - 1) for v, (_, c) in zip(variances, parts, strict=True) if v > 0]
-    half = float(stats.t.ppf((1 + LEVEL) / 2, variance**2 / sum(weights))) * math.sqrt(variance)
+    # Shares, because squares of tiny variances would vanish.
+    shares = [
+        (v / variance) ** 2 / (c.n - 1) for v, (_, c) in zip(variances, parts, strict=True) if v
+    ]
+    half = float(stats.t.ppf((1 + LEVEL) / 2, 1 / sum(shares))) * math.sqrt(variance)
     return Interval(contrast.value - half, contrast.value + half)
 
 
@@ -135,12 +147,19 @@ def judge(claim: Claim, cells: Cells) -> Verdict:
     own = [cells[cell] for cell in claim.cells()]
     if not all(math.isfinite(c.mean) for c in own):
         return Verdict(UNDECIDED, reason="a score is not finite")
-    contrast = claim.contrast(lambda setting, task: cells[setting, task].mean)
-    if not math.isfinite(contrast.value):
-        return Verdict(UNDECIDED, reason="ratios need positive means")
     if any(c.n < 2 and not c.exact for c in own):
-        return Verdict(UNDECIDED, contrast.value, reason="one seed has no interval")
+        value = claim.contrast(dict(cells)).value
+        return Verdict(UNDECIDED, _finite(value), reason="one seed has no interval")
+    contrast = claim.contrast(dict(cells))
+    if not math.isfinite(contrast.value):
+        return Verdict(UNDECIDED, reason="a ratio needs positive numbers")
+    if all(c.std == 0 for c in own) and not all(c.exact for c in own):
+        return Verdict(UNDECIDED, contrast.value, reason="equal seeds tell nothing of their spread")
     low, high = interval = contrast_interval(contrast, cells)
     if low > 0 or high < 0:
         return Verdict(HOLDS if low > 0 else FAILS, contrast.value, interval)
     return Verdict(UNDECIDED, contrast.value, interval, "the interval contains 0")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -19,9 +19,10 @@ STUDY = TrainingStudy(
     ),
     tasks=paper.TASKS,
     claims=(
-        *beats("sac+dbc", ("w = 0", "w = 0.02", "w = 0.1"), SHOWN),
-        *beats("w = 0.02", ("w = 0",), SHOWN),
-        *beats("w = 0", ("no quantile loss",), paper.TASKS),
-        *beats("sac+dbc", ("no quantile loss",), paper.TASKS),
+        # Small weights help: three tasks in the text, "a wider range" in the appendix.
+        *beats("sac+dbc", ("w = 0", "no quantile loss"), paper.TASKS),
+        *beats("w = 0.02", ("w = 0",), paper.TASKS),
+        # The best of all on the three.
+        *beats("sac+dbc", ("w = 0.02", "w = 0.1"), SHOWN),
     ),
 )

@@ -5,13 +5,9 @@ which the uncertainty of the means becomes that of the contrast.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import log
 from typing import NamedTuple
-
-Mean = Callable[[str, str], float]
-"""The mean score of a setting on a task."""
 
 
 class Cell(NamedTuple):
@@ -42,6 +38,14 @@ class Contrast(NamedTuple):
     terms: tuple[Term, ...]
 
 
+class SpreadContrast(NamedTuple):
+    """A claim about two variances: the log of their ratio, positive if true."""
+
+    value: float
+    wide: Cell
+    narrow: Cell
+
+
 class Claim(ABC):
     """A statement about settings and tasks."""
 
@@ -55,7 +59,7 @@ class Claim(ABC):
         """The settings and tasks it speaks of."""
 
     @abstractmethod
-    def contrast(self, mean: Mean) -> Contrast:
+    def contrast(self, cells: Cells) -> Contrast | SpreadContrast:
         """The statement in numbers."""
 
 
@@ -80,10 +84,10 @@ class Beats(Claim):
         """The two compared."""
         return ((self.better, self.task), (self.worse, self.task))
 
-    def contrast(self, mean: Mean) -> Contrast:
+    def contrast(self, cells: Cells) -> Contrast:
         """Better - factor x worse."""
         terms = (Term(1.0, self.better, self.task), Term(-self.factor, self.worse, self.task))
-        return Contrast(sum(t.slope * mean(t.setting, t.task) for t in terms), terms)
+        return Contrast(sum(t.slope * cells[t.setting, t.task].mean for t in terms), terms)
 
 
 @dataclass(frozen=True)
@@ -107,13 +111,14 @@ class GainsMore(Claim):
         settings = (self.better, self.worse, self.than_better, self.than_worse)
         return tuple((setting, self.task) for setting in settings)
 
-    def contrast(self, mean: Mean) -> Contrast:
+    def contrast(self, cells: Cells) -> Contrast:
         """Difference of log ratios; NaN unless all means are positive."""
         signs = dict(zip(self.cells(), (1, -1, -1, 1), strict=True))
-        if min(mean(*cell) for cell in signs) <= 0:
+        means = {cell: cells[cell].mean for cell in signs}
+        if min(means.values()) <= 0:
             return Contrast(float("nan"), ())
-        value = sum(sign * log(mean(*cell)) for cell, sign in signs.items())
-        return Contrast(value, tuple(Term(sign / mean(*c), *c) for c, sign in signs.items()))
+        value = sum(sign * log(means[cell]) for cell, sign in signs.items())
+        return Contrast(value, tuple(Term(sign / means[c], *c) for c, sign in signs.items()))
 
 
 @dataclass(frozen=True)
@@ -134,10 +139,35 @@ class Exceeds(Claim):
         """The one looked at."""
         return ((self.setting, self.task),)
 
-    def contrast(self, mean: Mean) -> Contrast:
+    def contrast(self, cells: Cells) -> Contrast:
         """Score - bound."""
-        value = mean(self.setting, self.task) - self.bound
+        value = cells[self.setting, self.task].mean - self.bound
         return Contrast(value, (Term(1.0, self.setting, self.task),))
+
+
+@dataclass(frozen=True)
+class Spreads(Claim):
+    """One setting's seeds differ more than another's."""
+
+    wide: str
+    narrow: str
+    task: str
+
+    @property
+    def text(self) -> str:
+        """The statement."""
+        return f"{self.wide} varies more than {self.narrow} on {self.task}"
+
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        """The two compared."""
+        return ((self.wide, self.task), (self.narrow, self.task))
+
+    def contrast(self, cells: Cells) -> SpreadContrast:
+        """Log ratio of variances; NaN where one has none."""
+        wide, narrow = (cells[cell] for cell in self.cells())
+        known = wide.std > 0 and narrow.std > 0
+        value = 2 * (log(wide.std) - log(narrow.std)) if known else float("nan")
+        return SpreadContrast(value, wide, narrow)
 
 
 def beats(better: str, rivals: tuple[str, ...], tasks: tuple[str, ...]) -> tuple[Beats, ...]:

@@ -16,7 +16,10 @@ from bridgerl.config import RunConfig, decode, decode_fields, encode
 from bridgerl.errors import BridgeError
 from bridgerl.flags import PROGRAM
 from bridgerl.lab.commands import Toy
+from bridgerl.lab.plots import check_plotting
+from bridgerl.lab.toy import ToyConfig
 from bridgerl.presets import resolve
+from bridgerl.rundir import holds
 from bridgerl.trainer import train
 
 
@@ -54,6 +57,10 @@ class Job(ABC):
     @abstractmethod
     def progress(self) -> int:
         """Steps done so far, as far as the folder tells."""
+
+    def check(self) -> None:
+        """Refuse what the job would fail for as soon as it began."""
+        return
 
     @abstractmethod
     def run(self) -> None:
@@ -93,10 +100,10 @@ class TrainJob(Job):
         return self.config.steps
 
     def done(self) -> bool:
-        """Whether the run ended with all its steps."""
+        """Whether this very run ended with all its steps; `train` refuses another's folder."""
         with contextlib.suppress(BridgeError, OSError, KeyError, TypeError):
             done = store.parse_json(store.read_bytes(self.folder / "DONE"), "DONE")
-            return done["step"] >= self.steps
+            return done["step"] >= self.steps and holds(self.config)
         return False
 
     def progress(self) -> int:
@@ -151,12 +158,21 @@ class ToyJob(Job):
         return self.toy.updates
 
     def done(self) -> bool:
-        """Whether the result is written."""
-        return (self.folder / "toy.json").is_file()
+        """Whether the result of these settings is written."""
+        wanted = {f.name: getattr(self.toy, f.name) for f in fields(ToyConfig)}
+        with contextlib.suppress(BridgeError, OSError, KeyError, TypeError):
+            result = store.parse_json(store.read_bytes(self.folder / "toy.json"), "toy.json")
+            return result["config"] == json.loads(json.dumps(wanted))
+        return False
 
     def progress(self) -> int:
         """All or nothing: a run takes a minute or two."""
         return self.steps if self.done() else 0
+
+    def check(self) -> None:
+        """Refuse when the picture could not be drawn."""
+        if self.toy.plot:
+            check_plotting()
 
     def run(self) -> None:
         """Run it, its table into a file."""

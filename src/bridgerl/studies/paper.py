@@ -69,8 +69,9 @@ RETURNS: dict[str, Row] = {
 }
 # fmt: on
 
-# SAC+DBC's cells that print another setting's score, the last one with a deviation of its own.
-MISPRINTS: dict[tuple[str, str], tuple[str, float | None]] = {
+# SAC+DBC's cells that show another setting's score: TD3's as the paper's text says, the cosine
+# schedule's by mistake, once with a deviation of its own.
+OTHER_ROWS: dict[tuple[str, str], tuple[str, float | None]] = {
     (MAIN, "HalfCheetah-v5"): ("td3+dbc", None),
     (STEPS_FULL, "Hopper-v5"): ("cosine", None),
     (WEIGHT_FULL, "Hopper-v5"): ("cosine", 144.0),
@@ -104,9 +105,9 @@ def printed(table: str, setting: str, task: str) -> Score | None:
     row = RETURNS.get(setting)
     if row is None or table not in row.tables or task not in COLUMNS.get(table, TASKS):
         return None
-    misprint = MISPRINTS.get((table, task)) if setting == "sac+dbc" else None
-    if misprint is None:
+    other_row = OTHER_ROWS.get((table, task)) if setting == "sac+dbc" else None
+    if other_row is None:
         return row.on(task)
-    other, std = misprint
+    other, std = other_row
     score = RETURNS[other].on(task)
     return score if score is None or std is None else score._replace(std=std)

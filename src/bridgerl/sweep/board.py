@@ -52,37 +52,42 @@ class Board:
         """A job's process runs."""
         self._running[job] = (time.monotonic(), job.progress())
         if not self._is_live:
-            self._say(f"start   {job.name}")
+            self.say(f"start   {job.name}")
 
     def died(self, job: Job, reason: str) -> None:
         """A job's process is gone and will be replaced."""
         self._running.pop(job, None)
-        self._say(f"again   {job.name}: {reason}; it goes on from its checkpoint")
+        self.say(f"again   {job.name}: {reason}; it goes on from its checkpoint")
 
     def ended(self, job: Job, outcome: Outcome) -> None:
         """A job is over."""
         self._running.pop(job, None)
         self._ended[job] = outcome
         tail = f": {outcome.reason}" if outcome.reason else ""
-        self._say(f"{outcome.status:<7} {job.name}{tail}  ({len(self._ended)}/{len(self._jobs)})")
+        self.say(f"{outcome.status:<7} {job.name}{tail}  ({len(self._ended)}/{len(self._jobs)})")
 
     def refresh(self) -> None:
         """Draw the table anew."""
         if self._is_live:
-            self._live.update(self._table(), refresh=True)
+            with suppress(OSError):
+                self._live.update(self._table(), refresh=True)
 
-    def _say(self, text: str) -> None:
-        self.console.print(text, markup=False, soft_wrap=True)
+    def say(self, text: str) -> None:
+        """Print a line above the table."""
+        # A lost terminal or a full disk must not end the runs.
+        with suppress(OSError, SystemExit):
+            self.console.print(text, markup=False, soft_wrap=True)
 
     def _table(self) -> Group:
         table = Table(box=None, padding=(0, 2), pad_edge=False)
         for head in ("run", "", "step", "steps/s", "left", "last return"):
             table.add_column(head, justify="left" if head in ("run", "") else "right")
         total = sum(job.steps for job in self._jobs)
-        done = sum(job.steps for job in self._ended)
+        done = sum(job.steps for job, o in self._ended.items() if o.status == "done")
+        steps = {job: job.progress() for job in self._running}
+        done += sum(steps.values())
         for job, (since, first) in list(self._running.items())[:SHOWN]:
-            step = job.progress()
-            done += step
+            step = steps[job]
             speed = (step - first) / (time.monotonic() - since)
             left = str(timedelta(seconds=round((job.steps - step) / speed))) if speed > 0 else "-"
             bar = ProgressBar(job.steps, step, width=20)

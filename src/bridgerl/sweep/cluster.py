@@ -28,7 +28,7 @@ class Cluster:
         try:
             _knock(address)
             self._ray.init(address=address, log_to_driver=False, logging_level="error")
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError, self._ray.exceptions.RayError) as error:
             text = str(error).splitlines()[0]
             start = "start one by: ray start --head"
             raise EnvFault(f"no Ray cluster at {address!r} ({text}); {start}") from None
@@ -38,8 +38,7 @@ class Cluster:
         ray = self._ray
         task = ray.remote(num_cpus=1, num_gpus=self._gpus, max_retries=RETRIES)(perform)
         pending = {task.options(name=job.name).remote(write_job(job)): job for job in jobs}
-        for job in pending.values():
-            self._board.started(job)
+        begun: set[Job] = set()
         outcomes: dict[Job, Outcome] = {}
         asked = False
         while pending:
@@ -52,6 +51,11 @@ class Cluster:
                 job = pending.pop(ref)
                 outcomes[job] = self._outcome(ref)
                 self._board.ended(job, outcomes[job])
+            # Ray does not say when a task leaves its queue; the run folder does.
+            for job in set(pending.values()) - begun:
+                if job.progress() > 0:
+                    begun.add(job)
+                    self._board.started(job)
             self._board.refresh()
         return outcomes
 

@@ -17,10 +17,12 @@ from bridgerl.envs import Task
 from bridgerl.errors import UserError, choose, require
 from bridgerl.lab.verbs import make_folder, progress
 from bridgerl.report.command import build_report, check_extras
-from bridgerl.runtime import StopSignal
+from bridgerl.runtime import StopSignal, check_device
 from bridgerl.studies import SCALES, STUDIES, Study
 from bridgerl.studies.jobs import Job, TrainJob
 from bridgerl.sweep.board import Board
+from bridgerl.sweep.cluster import Cluster
+from bridgerl.sweep.pool import Pool
 from bridgerl.sweep.price import calibrate, disk_bytes, job_seconds, makespan
 from bridgerl.sweep.work import Outcome
 
@@ -42,6 +44,8 @@ class _Selection:
     """Runs whose name (TASK/SETTING/seedN) contains one of these, or matches it as a pattern."""
     out: Path = Path("studies")
     """Folder of all studies; equal runs of several studies are shared."""
+    gpus: float = 0.0
+    """GPUs per run; above 0 runs train on cuda, and Ray gives each so much of one."""
 
     @property
     def chosen(self) -> Study:
@@ -56,7 +60,9 @@ class _Selection:
     def all_jobs(self, out: Path) -> list[Job]:
         """Every run of the study under these seeds."""
         require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "names one twice")
-        return self.chosen.jobs(self.scale, out, self.seeds or None)
+        require(0 <= self.gpus <= 16, "gpus", self.gpus, "must be from 0 to 16")
+        jobs = self.chosen.jobs(self.scale, out, self.seeds or None)
+        return [_on_device(job, self.gpus) for job in jobs]
 
     def select(self, jobs: list[Job]) -> list[Job]:
         """Those that --only leaves."""
@@ -88,7 +94,9 @@ class Plan(_Selection):
 
     def __call__(self) -> int:
         """Measure, add up, print."""
-        require(self.workers >= 1, "workers", self.workers, "must be at least 1")
+        require(1 <= self.workers <= 1024, "workers", self.workers, "must be from 1 to 1024")
+        if self.gpus > 0:
+            check_device("cuda")
         require(0 < self.seconds < 1e6, "seconds", self.seconds, "must be positive")
         jobs = self.select(self.all_jobs(self.out))
         left = [job for job in jobs if not job.done()]
@@ -157,7 +165,7 @@ def _show(facts: dict[str, Any]) -> None:
         f"{facts['core_hours']:.3g} core-hours, {facts['disk_gb']:.2g} GB on disk"
     )
     for n, hours in facts["hours_by_workers"].items():
-        print(f"  {n:>3} at a time: {_duration(hours)}")
+        print(f"  {n:>3} at a time, each on a core of its own: {_duration(hours)}")
     print("one thread per run; measured on this machine, evaluations at full length")
 
 
@@ -177,8 +185,6 @@ class Reproduce(_Selection):
     """Runs at a time on this machine."""
     ray: tuple[str, ...] | None = None
     """Hand the runs to a Ray cluster: its address, or nothing for the one that is found."""
-    gpus: float = 0.0
-    """GPUs per run; above 0 runs train on cuda, and Ray gives each so much of one."""
     dry_run: bool = False
     """List the runs and their state, and do nothing."""
     report: bool = True
@@ -187,47 +193,50 @@ class Reproduce(_Selection):
     """Print JSON."""
 
     def __call__(self) -> int:
-        """Run what is left, report; 0 when all is done, 1 when a run failed, 130 when stopped."""
+        """Run what is left, report; 0 when all is done, 1 when not, 128 + n after a signal."""
         require(1 <= self.workers <= 1024, "workers", self.workers, "must be from 1 to 1024")
-        require(0 <= self.gpus <= 16, "gpus", self.gpus, "must be from 0 to 16")
         require(len(self.ray or ()) <= 1, "ray", self.ray, "takes one address")
         # Workers of a cluster have working folders of their own.
         out = self.out if self.ray is None else self.out.absolute()
-        everything = [_on_device(job, self.gpus) for job in self.all_jobs(out)]
+        everything = self.all_jobs(out)
         jobs = self.select(everything)
         left = [job for job in jobs if not job.done()]
         if self.dry_run:
             self._list(jobs, left)
             return 0
-        if self.report:
-            check_extras()
+        self._refuse(left)
+        board = Board(left, quiet=self.json)
+        runner = self._runner(board) if left else None
         make_folder(self.folder / "logs")
         self._record(everything)
-        outcomes, number = self._run(jobs, left)
+        outcomes, number = self._run(runner, board, left) if runner else ({}, None)
         summary = self._conclude(jobs, outcomes)
         if self.json:
             print(json.dumps(summary))
         if number is not None:
             return 128 + number
-        return 1 if summary["failed"] else 0
+        return 0 if summary["finished"] == len(jobs) else 1
 
-    def _run(self, jobs: list[Job], left: list[Job]) -> tuple[dict[Job, Outcome], int | None]:
-        """Run what is left, here or on the cluster."""
-        if not left:
-            return {}, None
-        board = Board(left, quiet=self.json)
-        skipped = len(jobs) - len(left)
-        board.console.print(
-            f"{self.study}, {self.scale}: {len(left)} runs, {skipped} finished before"
-        )
-        if self.ray is not None:
-            from bridgerl.sweep.cluster import Cluster
+    def _refuse(self, left: list[Job]) -> None:
+        """Refuse what runs would fail for one by one."""
+        if self.report:
+            check_extras()
+        if self.gpus > 0 and self.ray is None:
+            check_device("cuda")
+        for job in left:
+            job.check()
 
-            runner = Cluster(self.ray[0] if self.ray else "auto", self.gpus, board)
-        else:
-            from bridgerl.sweep.pool import Pool
+    def _runner(self, board: Board) -> Pool | Cluster:
+        """This machine, or a cluster."""
+        if self.ray is None:
+            return Pool(self.workers, self.folder / "logs", board)
+        return Cluster(self.ray[0] if self.ray else "auto", self.gpus, board)
 
-            runner = Pool(self.workers, self.folder / "logs", board)
+    def _run(
+        self, runner: Pool | Cluster, board: Board, left: list[Job]
+    ) -> tuple[dict[Job, Outcome], int | None]:
+        """Run what is left; outcomes, and the signal that came meanwhile."""
+        board.say(f"{self.study}, {self.scale}: {len(left)} runs to do")
         with StopSignal() as stop, board:
             outcomes = runner.run(left, stop)
         runner.close()
@@ -246,7 +255,9 @@ class Reproduce(_Selection):
         if not self.json:
             print(f"{finished} of {len(jobs)} runs finished")
             for name, reason in failed.items():
-                print(f"failed: {name}: {reason} (log in {self.folder / 'logs'})")
+                print(f"failed: {name}: {reason}")
+            if failed:
+                print(f"logs: {self.folder / 'logs'}, and run.log in the folders of the runs")
             if finished < len(jobs):
                 print("the same command goes on where this one ended")
             print(f"report: {summary['report']}" if self.report else f"results: {self.folder}")

@@ -1,5 +1,6 @@
 """A pool of processes on this machine, one job in each."""
 
+import signal
 from collections import deque
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -14,6 +15,7 @@ from bridgerl.sweep.board import Board
 from bridgerl.sweep.work import RETRIES, Outcome, perform_apart
 
 TICK = 0.5
+GRACE = 30.0
 
 
 @dataclass
@@ -49,15 +51,14 @@ class Pool:
                         running.process.terminate()
                 ended = wait_for([r.process.sentinel for r in self._running], TICK)
                 for running in [r for r in self._running if r.process.sentinel in ended]:
-                    outcome = self._end(running, retry=not asked)
+                    outcome = self._end(running, stopping=stop.number is not None)
                     if outcome is None:
                         waiting.appendleft(running.job)
                     else:
                         outcomes[running.job] = outcome
                 self._board.refresh()
         finally:
-            for running in self._running:  # Only when this process itself is being torn down.
-                running.process.kill()
+            self._tear_down()
         return outcomes
 
     def close(self) -> None:
@@ -67,22 +68,37 @@ class Pool:
         ours, theirs = self._context.Pipe(duplex=False)
         log = self._logs / (job.name.replace("/", "_") + ".log")
         process = self._context.Process(target=perform_apart, args=(write_job(job), log, theirs))
-        process.start()
+        # A new process is in our group until it has read its code: Ctrl-C must not reach it there.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         theirs.close()
         self._running.append(_Running(job, process, ours))
         self._board.started(job)
 
-    def _end(self, running: _Running, *, retry: bool) -> Outcome | None:
+    def _end(self, running: _Running, *, stopping: bool) -> Outcome | None:
         """What became of a job; None when it is to be taken up again."""
         self._running.remove(running)
         outcome, job = self._outcome(running), running.job
-        if outcome.status == "failed" and running.process.exitcode != 0 and retry:
-            self._deaths[job] = self._deaths.get(job, 0) + 1
-            if self._deaths[job] <= RETRIES:
+        if outcome.status == "failed" and running.process.exitcode != 0:
+            if stopping:  # It was asked before it could listen.
+                outcome = Outcome("stopped", "before it had begun or at once")
+            elif self._deaths.setdefault(job, 0) < RETRIES:
+                self._deaths[job] += 1
                 self._board.died(job, outcome.reason)
                 return None
         self._board.ended(job, outcome)
         return outcome
+
+    def _tear_down(self) -> None:
+        """When this process itself fails: runs still get their checkpoint."""
+        for running in self._running:
+            running.process.terminate()
+        for running in self._running:
+            running.process.join(GRACE)
+            running.process.kill()
 
     def _outcome(self, running: _Running) -> Outcome:
         process = running.process

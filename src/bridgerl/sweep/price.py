@@ -51,38 +51,40 @@ def calibrate(
     configs = {(job.setting, job.config.env): job.config for job in jobs}
     share = seconds / max(len(configs), 1)
     costs: dict[tuple[str, str], StepCost] = {}
-    slow: dict[str, StepCost] = {}
+    slow: dict[str, float] = {}
     for (setting, task), config in configs.items():
-        costs[setting, task] = slow.get(setting) or measure(config, share)
-        if costs[setting, task].learn > share / 4:
-            slow[setting] = costs[setting, task]
+        costs[setting, task] = cost = measure(config, share, slow.get(setting))
+        if cost.learn > share / 4:
+            slow[setting] = cost.learn
         tick()
     return costs
 
 
-def measure(config: RunConfig, seconds: float) -> StepCost:
-    """The median cost of a step of each kind."""
+def measure(config: RunConfig, seconds: float, learn: float | None = None) -> StepCost:
+    """The typical cost of a step of each kind; of a learning one only if it is not known yet."""
     with tuned_process(max(config.train.threads, 1)):
         task, streams = Task(config.env, 0), Streams(0, config.train.device)
         agent = build_agent(config.actor, config.critic, task.spec, streams)
         steps = _Steps(config, task, agent, streams)
         try:
-            warmup = _median(steps.act_at_random, 0.1 * seconds, at_least=config.train.batch_size)
-            evaluate = _median(steps.play, 0.1 * seconds, at_least=5)
-            steps.learn()  # The first one allocates.
-            return StepCost(warmup, _median(steps.learn, 0.6 * seconds, at_least=1), evaluate)
+            warmup = _typical(steps.act_at_random, 0.1 * seconds, config.train.batch_size)
+            evaluate = _typical(steps.play, 0.1 * seconds, 5)
+            if learn is None:
+                steps.learn()  # The first one allocates.
+                learn = _typical(steps.learn, 0.6 * seconds, config.actor.delay)
+            return StepCost(warmup, learn, evaluate)
         finally:
             task.close()
 
 
-def _median(step: Callable[[], None], seconds: float, at_least: int) -> float:
-    """Seconds of a step, the mean of the middle half, for so long."""
+def _typical(step: Callable[[], None], seconds: float, period: int) -> float:
+    """Mean seconds of a step over whole periods, without the outermost tenth, for so long."""
     spent: list[float] = []
-    while sum(spent) < seconds or len(spent) < at_least:
+    while sum(spent) < seconds or len(spent) % period or not spent:
         started = time.perf_counter()
         step()
         spent.append(time.perf_counter() - started)
-    # Delayed policies take turns of cheap and dear steps: the median alone would miss one kind.
+    # Delayed policies take turns of cheap and dear steps: a median would miss one kind.
     low, high = np.quantile(spent, [0.05, 0.95])
     return float(np.clip(spent, low, high).mean())
 
@@ -139,9 +141,9 @@ def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:
 
 
 def makespan(seconds: Iterable[float], workers: int) -> float:
-    """When the last of so many workers is done, longest runs first."""
+    """When the last of so many workers is done, each taking the next run when it is free."""
     loads = [0.0] * workers
-    for duration in sorted(seconds, reverse=True):
+    for duration in seconds:
         heapq.heapreplace(loads, loads[0] + duration)
     return max(loads)
 

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +14,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Literal
 
-from bridgerl.errors import BridgeError
+from bridgerl.errors import BridgeError, Busy
+from bridgerl.runtime import StopSignal
 from bridgerl.studies.jobs import Job, read_job
 from bridgerl.trainer import Stopped
 
@@ -31,9 +33,9 @@ class Outcome:
 
 def perform(text: str) -> tuple[str, str]:
     """Run a job given as JSON; returns status and reason, and raises nothing."""
-    job = read_job(text)
     try:
-        job.run()
+        job = read_job(text)
+        _run_when_free(job)
     except Stopped as stop:
         return "stopped", str(stop)
     except BridgeError as error:
@@ -43,18 +45,29 @@ def perform(text: str) -> tuple[str, str]:
     except Exception as error:
         traceback.print_exc()
         return "failed", f"{type(error).__name__}: {error}"
-    return _left(job)
-
-
-def _left(job: Job) -> tuple[str, str]:
-    """A job that returns has done all it was asked for; its folder must say so too."""
+    # A job that returns has done all it was asked for; its folder must say so too.
     return ("done", "") if job.done() else ("failed", f"{job.folder} has no result")
+
+
+def _run_when_free(job: Job) -> None:
+    """Wait while another study has the same run under way, or the last one is still saving it."""
+    said = False
+    while True:
+        try:
+            return job.run()
+        except Busy as busy:
+            if not said:
+                print(f"waiting: {busy}", file=sys.stderr, flush=True)
+            said = True
+            time.sleep(1.0)
 
 
 def perform_apart(text: str, log: Path, answer: Connection) -> None:
     """The same as a process of its own: output into a file, the outcome through a pipe."""
-    # Ctrl-C is the parent's to hear: it asks each run once, and a second request ends one at once.
+    # Ctrl-C is the parent's to hear; until here it was blocked, see `Pool`.
     os.setpgrp()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    StopSignal.together = 10.0
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     with _output_to(log):
         answer.send(perform(text))
