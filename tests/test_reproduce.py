@@ -199,6 +199,10 @@ def test_a_dry_run_lists_and_writes_nothing(
     [
         (["reproduce", "mian"], "did you mean main?"),
         (["reproduce", "main", "--only", "nothing"], "fits no run"),
+        (["reproduce", "main", "--only", "sac+cdq", "zzz"], "--only zzz fits no run"),
+        (["reproduce", "main", "--only"], "--only needs at least one"),
+        (["reproduce", "main", "--seeds"], "--seeds needs at least one"),
+        (["reproduce", "main", "--gpus", "1"], "cuda"),
         (["reproduce", "main", "--scale", "huge"], "--scale"),
         (["reproduce", "main", "--workers", "0"], "--workers"),
         (["reproduce", "main", "--seeds", "1", "1"], "--seeds"),

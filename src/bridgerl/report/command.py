@@ -18,14 +18,14 @@ EXTRAS = ("plotly", "scipy", "jinja2")
 class Report:
     """Write one page with tables, curves and verdicts of the runs in a folder.
 
-    The page opens from disk; results.md, results.tex and results.json lie beside it.
+    The page opens from disk; tables as .md, .tex and .json lie beside it.
     Example: bridgerl report runs
     """
 
     folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
     """Folder of a study, of runs, or of other people's evaluations.npz."""
     out: Path | None = None
-    """The page; DIR/report.html if not given."""
+    """The page, NAME.html, with NAME.md, .tex, .json; by default DIR/report.html and results.*."""
     json: bool = False
     """Print the results as JSON."""
 
@@ -62,11 +62,12 @@ def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:
         reasons = "".join(f"; {problem}" for problem in source.problems)
         raise UserError(f"{folder} holds no runs and no evaluations.npz{reasons}")
     results = summarise_source(source)
+    tables = page.with_name("results.md") if out is None else page
     texts = {
         page: render(source, results),
-        page.with_name("results.md"): to_markdown(results),
-        page.with_name("results.tex"): to_latex(results),
-        page.with_name("results.json"): to_json(results),
+        tables.with_suffix(".md"): to_markdown(results),
+        tables.with_suffix(".tex"): to_latex(results),
+        tables.with_suffix(".json"): to_json(results),
     }
     try:
         for path, text in texts.items():
@@ -89,6 +90,8 @@ def _refuse(folder: Path, page: Path) -> None:
         raise UserError(f"{folder} is not a folder")
     if os.path.isdir(page):
         raise UserError(f"--out {page} is a folder; name a file, e.g. {page / 'report.html'}")
+    if page.suffix != ".html":
+        raise UserError(f"--out {page} must end in .html")
     if not os.path.isdir(page.parent):
         raise UserError(f"--out {page}: there is no folder {page.parent}")
     if not os.access(page.parent, os.W_OK | os.X_OK):

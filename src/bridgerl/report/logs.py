@@ -60,9 +60,14 @@ def read_evaluations(path: Path) -> Evaluations:
             if sum(item.file_size for item in archive.infolist()) > MAX_ARRAY_BYTES:
                 raise StorageFault(f"{path.name} is too large")
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            steps, results = (np.asarray(file[k], dtype=float) for k in ("timesteps", "results"))
-    except KeyError as error:
-        raise StorageFault(f"{path.name} has no array {error}") from None
+            names = ("timesteps", "results")
+            missing = [name for name in names if name not in file]
+            if missing:
+                raise StorageFault(f"{path.name} has no array {' and '.join(missing)}")
+            arrays = [file[name] for name in names]
+            if any(array.dtype.kind not in "iuf" for array in arrays):
+                raise StorageFault(f"{path.name} is odd: steps and results must be numbers")
+            steps, results = (np.asarray(array, dtype=float) for array in arrays)
     except (OSError, ValueError, TypeError, EOFError, MemoryError, zlib.error) as error:
         raise StorageFault(f"{path.name} is damaged: {error}") from None
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
@@ -72,7 +77,8 @@ def read_evaluations(path: Path) -> Evaluations:
     rows = results.reshape(len(steps), -1) if len(steps) else np.empty((0, 1))
     # Our own rows are padded with NaN when the number of episodes changed.
     counts = np.isfinite(rows).sum(axis=1)
-    means = np.where(counts > 0, np.nansum(rows, axis=1) / np.maximum(counts, 1), math.nan)
+    with np.errstate(over="ignore"):  # What overflows is refused below.
+        means = np.where(counts > 0, np.nansum(rows, axis=1) / np.maximum(counts, 1), math.nan)
     if not (np.isfinite(steps).all() and np.isfinite(means).all() and (np.diff(steps) > 0).all()):
         raise StorageFault(f"{path.name} is odd: steps must rise and every return be a number")
     return Evaluations(steps, means)

@@ -9,9 +9,9 @@ import numpy as np
 from bridgerl.report import stats
 from bridgerl.report.load import Run, Source
 from bridgerl.report.stats import Verdict
-from bridgerl.studies import Study, paper
+from bridgerl.studies import SCALES, Study, paper
 from bridgerl.studies.base import TrainingStudy
-from bridgerl.studies.claims import Cell, Cells
+from bridgerl.studies.claims import Cell, Cells, Claim
 
 BASELINE = "sac+cdq"
 Samples = dict[tuple[str, str], list[float]]
@@ -25,7 +25,8 @@ def summarise_source(source: Source) -> dict[str, Any]:
     exact = study.exact_cells() if study else {}
     cells = {key: exact | _cells(found) for key, found in samples.items()}
     pooled = study.pools_tasks if study else True
-    claims = [_claim(claim, cells, study) for claim in (study.claims if study else ())]
+    decides = SCALES[source.scale].decides if source.scale in SCALES else True
+    claims = [_claim(c, cells, study, decides) for c in (study.claims if study else ())]
     # What was not run says least, so it comes last.
     claims.sort(key=lambda c: next(iter(c["verdicts"].values()))["word"] == stats.NOT_RUN)
     return {
@@ -100,12 +101,15 @@ def _printed(study: Study | None, setting: str, task: str) -> list[dict[str, Any
     return rows
 
 
-def _claim(claim: Any, cells: dict[str, Cells], study: Study | None) -> dict[str, Any]:
+def _claim(
+    claim: Claim, cells: dict[str, Cells], study: Study | None, decides: bool
+) -> dict[str, Any]:
     printed = study.paper_cells() if study else {}
     known = all(cell in printed for cell in claim.cells())
+    ours = {key: stats.judge(claim, own, decides=decides) for key, own in cells.items()}
     return {
         "text": claim.text,
-        "verdicts": {key: _verdict(stats.judge(claim, own)) for key, own in cells.items()},
+        "verdicts": {key: _verdict(verdict) for key, verdict in ours.items()},
         "paper": _verdict(stats.judge(claim, printed)) if known else None,
     }
 

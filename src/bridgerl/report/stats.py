@@ -137,8 +137,8 @@ class Verdict:
     reason: str = ""
 
 
-def judge(claim: Claim, cells: Cells) -> Verdict:
-    """Holds or not if the whole interval says so."""
+def judge(claim: Claim, cells: Cells, *, decides: bool = True) -> Verdict:
+    """Holds or not if the whole interval says so, and the scores are meant to decide anything."""
     missing = [
         f"{setting} on {task}" for setting, task in claim.cells() if (setting, task) not in cells
     ]
@@ -156,6 +156,8 @@ def judge(claim: Claim, cells: Cells) -> Verdict:
     if all(c.std == 0 for c in own) and not all(c.exact for c in own):
         return Verdict(UNDECIDED, contrast.value, reason="equal seeds tell nothing of their spread")
     low, high = interval = contrast_interval(contrast, cells)
+    if not decides and not all(c.exact for c in own):
+        return Verdict(UNDECIDED, contrast.value, interval, "runs of this scale decide nothing")
     if low > 0 or high < 0:
         return Verdict(HOLDS if low > 0 else FAILS, contrast.value, interval)
     return Verdict(UNDECIDED, contrast.value, interval, "the interval contains 0")

@@ -25,6 +25,8 @@ class Scale:
     tasks: tuple[str, ...]
     """Tasks in the order they are chosen in."""
     most_tasks: int
+    decides: bool = True
+    """Whether runs are long enough to say anything about a claim."""
     warmup: int = TrainConfig.warmup
     eval_every: int = EvalConfig.every
     eval_episodes: int = EvalConfig.episodes
@@ -45,6 +47,7 @@ SCALES: dict[str, Scale] = {
         seeds=(0, 1),
         tasks=("Hopper-v5", "Walker2d-v5"),
         most_tasks=1,
+        decides=False,
         warmup=300,
         eval_every=100,
         eval_episodes=1,

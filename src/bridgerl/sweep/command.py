@@ -15,7 +15,7 @@ from rich.table import Table
 from bridgerl import store
 from bridgerl.envs import Task
 from bridgerl.errors import UserError, choose, require
-from bridgerl.lab.verbs import make_folder, progress
+from bridgerl.lab.verbs import make_folder, progress, require_some
 from bridgerl.report.command import build_report, check_extras
 from bridgerl.runtime import StopSignal, check_device
 from bridgerl.studies import SCALES, STUDIES, Study
@@ -38,9 +38,9 @@ class _Selection:
     """Table or figure, see bridgerl list."""
     scale: ScaleName = "smoke"
     """smoke: minutes. cpu: hours on a few cores. paper: the paper's own size."""
-    seeds: tuple[int, ...] = ()
+    seeds: tuple[int, ...] | None = None
     """Seeds instead of the scale's own."""
-    only: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
     """Runs whose name (TASK/SETTING/seedN) contains one of these, or matches it as a pattern."""
     out: Path = Path("studies")
     """Folder of all studies; equal runs of several studies are shared."""
@@ -59,18 +59,23 @@ class _Selection:
 
     def all_jobs(self, out: Path) -> list[Job]:
         """Every run of the study under these seeds."""
-        require(len(set(self.seeds)) == len(self.seeds), "seeds", self.seeds, "names one twice")
+        for name in ("seeds", "only"):
+            values = getattr(self, name)
+            if values is not None:
+                require_some(name, values)
         require(0 <= self.gpus <= 16, "gpus", self.gpus, "must be from 0 to 16")
-        jobs = self.chosen.jobs(self.scale, out, self.seeds or None)
+        jobs = self.chosen.jobs(self.scale, out, self.seeds)
         return [_on_device(job, self.gpus) for job in jobs]
 
     def select(self, jobs: list[Job]) -> list[Job]:
         """Those that --only leaves."""
-        kept = [job for job in jobs if not self.only or any(_fits(job, p) for p in self.only)]
-        if jobs and not kept:
-            names = ", ".join(job.name for job in jobs[:3])
-            raise UserError(f"--only {' '.join(self.only)} fits no run; names are like {names}")
-        return kept
+        if self.only is None:
+            return jobs
+        for pattern in self.only:
+            if not any(_fits(job, pattern) for job in jobs):
+                names = ", ".join(job.name for job in jobs[:3]) or "none: there is nothing to run"
+                raise UserError(f"--only {pattern} fits no run; names are like {names}")
+        return [job for job in jobs if any(_fits(job, p) for p in self.only)]
 
 
 def _fits(job: Job, pattern: str) -> bool:
@@ -152,24 +157,27 @@ def _disk(runs: list[TrainJob]) -> list[int]:
 
 def _show(facts: dict[str, Any]) -> None:
     table = Table(title=f"{facts['study']}, scale {facts['scale']}: {SCALES[facts['scale']].says}")
-    for head in ("setting", "task", "runs", "steps/s", "hours per run"):
+    for head in ("setting", "task", "runs", "steps/s", "a run takes"):
         table.add_column(head, justify="left" if head in ("setting", "task") else "right")
     for row in facts["settings"]:
-        speed, hours = row["steps_per_second"], row["hours_per_run"]
-        cells = [row["setting"], row["task"], str(row["runs"]), f"{speed:.3g}", f"{hours:.3g}"]
-        table.add_row(*cells)
-    console = Console(highlight=False)
-    console.print(table)
+        speed, time = f"{row['steps_per_second']:.3g}", _duration(row["hours_per_run"])
+        table.add_row(row["setting"], row["task"], str(row["runs"]), speed, time)
+    if facts["settings"]:
+        Console(highlight=False).print(table)
     print(
         f"{facts['runs']} runs, {facts['finished']} finished; left: {facts['steps']:,} steps, "
         f"{facts['core_hours']:.3g} core-hours, {facts['disk_gb']:.2g} GB on disk"
     )
+    if facts["finished"] == facts["runs"]:
+        return
     for n, hours in facts["hours_by_workers"].items():
         print(f"  {n:>3} at a time, each on a core of its own: {_duration(hours)}")
     print("one thread per run; measured on this machine, evaluations at full length")
 
 
 def _duration(hours: float) -> str:
+    if hours < 1:
+        return f"{60 * hours:.1f} minutes"
     return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"
 
 
@@ -236,7 +244,7 @@ class Reproduce(_Selection):
         self, runner: Pool | Cluster, board: Board, left: list[Job]
     ) -> tuple[dict[Job, Outcome], int | None]:
         """Run what is left; outcomes, and the signal that came meanwhile."""
-        board.say(f"{self.study}, {self.scale}: {len(left)} runs to do")
+        board.say(f"{self.study} at scale {self.scale}, {len(left)} to run:")
         with StopSignal() as stop, board:
             outcomes = runner.run(left, stop)
         runner.close()
@@ -260,6 +268,9 @@ class Reproduce(_Selection):
                 print(f"logs: {self.folder / 'logs'}, and run.log in the folders of the runs")
             if finished < len(jobs):
                 print("the same command goes on where this one ended")
+            for measure, words in summary.get("claims", {}).items():
+                said = ", ".join(f"{n} {word}" for word, n in words.items())
+                print(f"claims by {measure}: {said}")
             print(f"report: {summary['report']}" if self.report else f"results: {self.folder}")
         return summary
 

@@ -70,7 +70,9 @@ def perform_apart(text: str, log: Path, answer: Connection) -> None:
     StopSignal.together = 10.0
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     with _output_to(log):
-        answer.send(perform(text))
+        status, reason = perform(text)
+        print(": ".join(filter(None, (status, reason))))
+        answer.send((status, reason))
 
 
 def _stop_with_parent() -> None:
