@@ -3,7 +3,7 @@
 import signal
 from collections import deque
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -69,6 +69,8 @@ class Pool:
         log = self._logs / (job.name.replace("/", "_") + ".log")
         process = self._context.Process(target=perform_apart, args=(write_job(job), log, theirs))
         # A new process is in our group until it has read its code: Ctrl-C must not reach it there.
+        # The tracker that the first one would start unblocks the signal, so it comes before.
+        resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             process.start()
