@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bridgerl.agent import Agent, build_agent
+from bridgerl.agent import build_agent
 from bridgerl.config import RunConfig
 from bridgerl.envs import Task
-from bridgerl.replay import Replay
+from bridgerl.lab.bench.steps import Steps
 from bridgerl.runtime import tuned_process
 from bridgerl.streams import Streams
 from bridgerl.studies.jobs import Job, TrainJob
@@ -65,13 +65,17 @@ def measure(config: RunConfig, seconds: float, learn: float | None = None) -> St
     with tuned_process(max(config.train.threads, 1)):
         task, streams = Task(config.env, 0), Streams(0, config.train.device)
         agent = build_agent(config.actor, config.critic, task.spec, streams)
-        steps = _Steps(config, task, agent, streams)
+        steps = Steps(task, agent, streams, config.train.batch_size, config.train.device)
+
+        def learn_step() -> None:
+            float(steps.learn()["critic/loss"])  # A GPU's update is over only when it answers.
+
         try:
             warmup = _typical(steps.act_at_random, 0.1 * seconds, config.train.batch_size)
             evaluate = _typical(steps.play, 0.1 * seconds, 5)
             if learn is None:
-                steps.learn()  # The first one allocates.
-                learn = _typical(steps.learn, 0.6 * seconds, config.actor.delay)
+                learn_step()  # The first one allocates.
+                learn = _typical(learn_step, 0.6 * seconds, config.actor.delay)
             return StepCost(warmup, learn, evaluate)
         finally:
             task.close()
@@ -87,45 +91,6 @@ def _typical(step: Callable[[], None], seconds: float, period: int) -> float:
     # Delayed policies take turns of cheap and dear steps: a median would miss one kind.
     low, high = np.quantile(spent, [0.05, 0.95])
     return float(np.clip(spent, low, high).mean())
-
-
-class _Steps:
-    """The trainer's steps without its log."""
-
-    def __init__(self, config: RunConfig, task: Task, agent: Agent, streams: Streams) -> None:
-        self._config, self._task, self._agent = config, task, agent
-        self._replay = Replay(10_000, task.spec)
-        self._explore, self._draws = streams("explore"), streams("replay", "cpu")
-        self._noise = np.random.default_rng(0)
-        self._episode = 0
-        task.reset(0)
-
-    def act_at_random(self) -> None:
-        """A step of the warm-up."""
-        size = self._task.spec.action_dim
-        self._store(self._noise.uniform(-1, 1, size).astype(np.float32))
-
-    def play(self) -> None:
-        """A step of an evaluation."""
-        self._store(self._act(explore=False))
-
-    def learn(self) -> None:
-        """A step with an update."""
-        self._store(self._act(explore=True))
-        train = self._config.train
-        batch = self._replay.sample(train.batch_size, self._draws, train.device)
-        metrics = self._agent.update(batch, measuring=False)
-        float(metrics["critic/loss"])  # A GPU's update is over only when it answers.
-
-    def _act(self, *, explore: bool) -> np.ndarray:
-        return self._agent.act(self._task.obs, explore=explore, generator=self._explore)
-
-    def _store(self, action: np.ndarray) -> None:
-        obs, out = self._task.obs, self._task.step(action)
-        self._replay.add(obs, action, out.reward, 0.99, out.obs)
-        if out.terminated or out.truncated:
-            self._episode += 1
-            self._task.reset(self._episode)
 
 
 def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:

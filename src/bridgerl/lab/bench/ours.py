@@ -7,15 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bridgerl.agent import Agent, build_agent
 from bridgerl.envs import Task
 from bridgerl.lab.bench.clock import PARTS, Clock, GraphTime, Setting
+from bridgerl.lab.bench.steps import Steps
 from bridgerl.lab.entrants import Pair
-from bridgerl.replay import Replay
 from bridgerl.runtime import tuned_process
 from bridgerl.streams import Streams
 from bridgerl.types import Batch
@@ -29,7 +28,7 @@ def measure(pair: Pair, setting: Setting) -> dict[str, float]:
     with tuned_process(setting.threads):
         task, streams = Task(setting.env, 0), Streams(0)
         agent = build_agent(pair.actor_config, pair.critic_config, task.spec, streams)
-        steps, period = _Steps(task, agent, streams, setting.batch), pair.actor_config.delay
+        steps, period = Steps(task, agent, streams, setting.batch), pair.actor_config.delay
         for _ in range(FILL):
             steps.act_at_random()
         gflop = _gflop(agent, [steps.draw() for _ in range(period)])
@@ -72,7 +71,7 @@ def gemm_peak(n: int = 1024) -> float:
     return 2e-9 * n**3 / min(spent)
 
 
-def _until(step: Callable[[], None], seconds: float, period: int) -> tuple[int, float]:
+def _until(step: Callable[[], object], seconds: float, period: int) -> tuple[int, float]:
     """Step for so long, whole periods of the actor's delay: steps and seconds."""
     steps, started = 0, time.perf_counter()
     while steps == 0 or time.perf_counter() - started < seconds:
@@ -80,46 +79,6 @@ def _until(step: Callable[[], None], seconds: float, period: int) -> tuple[int, 
             step()
         steps += period
     return steps, time.perf_counter() - started
-
-
-class _Steps:
-    """The trainer's step without its log."""
-
-    def __init__(self, task: Task, agent: Agent, streams: Streams, batch: int) -> None:
-        self.task, self.agent, self.batch = task, agent, batch
-        self.replay = Replay(100_000, task.spec)
-        self.clock = Clock()
-        self._explore, self._draws = streams("explore"), streams("replay")
-        self._noise = np.random.default_rng(0)
-        self._episode = 0
-        task.reset(0)
-
-    def act_at_random(self) -> None:
-        """One step of the warm-up."""
-        shape = self.task.spec.action_dim
-        self._store(self._noise.uniform(-1, 1, shape).astype(np.float32))
-
-    def learn(self) -> None:
-        """One step with an update."""
-        with self.clock.part("act"):
-            action = self.agent.act(self.task.obs, explore=True, generator=self._explore)
-        with self.clock.part("env"):
-            self._store(action)
-        with self.clock.part("sample"):
-            rows = self.draw()
-        self.agent.update(rows, measuring=False)
-
-    def draw(self) -> Batch:
-        """A batch."""
-        return self.replay.sample(self.batch, self._draws)
-
-    def _store(self, action: np.ndarray) -> None:
-        obs = self.task.obs
-        out = self.task.step(action)
-        self.replay.add(obs, action, out.reward, 0.0 if out.terminated else 0.99, out.obs)
-        if out.terminated or out.truncated:
-            self._episode += 1
-            self.task.reset(self._episode)
 
 
 def _watch(agent: Agent, clock: Clock) -> None:
