@@ -282,12 +282,30 @@ def test_a_plan_adds_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_price_of_the_toy_knows_that_backups_of_a_flow_are_dear(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["plan", "degradation", "--scale", "cpu", "--seeds", "0", "--out", str(tmp_path)]
+    assert main([*words, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    hours = {row["setting"]: row["hours_per_run"] for row in facts["settings"]}
+    assert hours["flow"] > 1.5 * hours["dbc"]
+    assert facts["core_hours"] == pytest.approx(sum(hours.values()))
+
+
+def test_a_study_without_runs_says_what_computes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "endpoint-bias", "--out", str(tmp_path)]) == 0
+    assert "bridgerl reproduce endpoint-bias" in capsys.readouterr().out
+
+
 def test_a_run_costs_its_warmup_its_updates_and_its_evaluations(tmp_path: Path) -> None:
     job = jobs(tmp_path)[0]
     assert isinstance(job, TrainJob)
     cost = StepCost(warmup=1.0, learn=10.0, evaluate=0.5)
     # 300 random steps, 100 with an update, 4 evaluations of one episode of 1,000 steps.
-    assert cost.of_run(job.config) == pytest.approx(5 + 300 + 1000 + 2000)
+    assert cost.of(job) == pytest.approx(5 + 300 + 1000 + 2000)
 
 
 def test_workers_take_the_next_run_when_they_are_free() -> None:

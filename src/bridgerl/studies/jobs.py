@@ -32,6 +32,11 @@ class Job(ABC):
 
     @property
     @abstractmethod
+    def task(self) -> str:
+        """The column of the table it belongs to."""
+
+    @property
+    @abstractmethod
     def name(self) -> str:
         """What lists show."""
 
@@ -80,9 +85,14 @@ class TrainJob(Job):
     config: RunConfig
 
     @property
+    def task(self) -> str:
+        """The environment."""
+        return self.config.env
+
+    @property
     def name(self) -> str:
         """Task, setting and seed."""
-        return f"{self.config.env}/{self.setting}/seed{self.config.seed}"
+        return f"{self.task}/{self.setting}/seed{self.config.seed}"
 
     @property
     def folder(self) -> Path:
@@ -133,9 +143,14 @@ class ToyJob(Job):
     toy: Toy
 
     @property
+    def task(self) -> str:
+        """There is but one."""
+        return "toy"
+
+    @property
     def name(self) -> str:
         """Critic and seed."""
-        return f"toy/{self.setting}/seed{self.toy.seeds[0]}"
+        return f"{self.task}/{self.setting}/seed{self.toy.seeds[0]}"
 
     @property
     def folder(self) -> Path:

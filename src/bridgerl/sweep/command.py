@@ -23,7 +23,7 @@ from bridgerl.studies.jobs import Job, TrainJob
 from bridgerl.sweep.board import Board
 from bridgerl.sweep.cluster import Cluster
 from bridgerl.sweep.pool import Pool
-from bridgerl.sweep.price import calibrate, disk_bytes, job_seconds, makespan
+from bridgerl.sweep.price import StepCost, calibrate, disk_bytes, makespan
 from bridgerl.sweep.work import Outcome
 
 StudyName = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="STUDY")]
@@ -105,11 +105,10 @@ class Plan(_Selection):
         require(0 < self.seconds < 1e6, "seconds", self.seconds, "must be positive")
         jobs = self.select(self.all_jobs(self.out))
         left = [job for job in jobs if not job.done()]
-        runs = [job for job in left if isinstance(job, TrainJob)]
-        combinations = {(job.setting, job.config.env) for job in runs}
-        with progress(len(combinations), "calibration") as bar:
-            costs = calibrate(runs, self.seconds, lambda: bar.advance(bar.task_ids[0]))
-        seconds = {job: job_seconds(job, costs) for job in left}
+        keys = list(dict.fromkeys((job.setting, job.task) for job in left))
+        with progress(len(keys), "calibration") as bar:
+            costs = calibrate(left, self.seconds, lambda: bar.advance(bar.task_ids[0]))
+        seconds = [costs[job.setting, job.task].of(job) for job in left]
         counts = sorted({1, 8, self.workers})
         facts = {
             "study": self.study,
@@ -117,45 +116,42 @@ class Plan(_Selection):
             "runs": len(jobs),
             "finished": len(jobs) - len(left),
             "steps": sum(job.steps for job in left),
-            "core_hours": sum(seconds.values()) / 3600,
-            "disk_gb": sum(_disk(runs)) / 1e9,
-            "hours_by_workers": {n: makespan(seconds.values(), n) / 3600 for n in counts},
-            "settings": [_setting(key, runs, seconds, costs) for key in _keys(runs)],
+            "core_hours": sum(seconds) / 3600,
+            "disk_gb": sum(_disk(left)) / 1e9,
+            "hours_by_workers": {n: makespan(seconds, n) / 3600 for n in counts},
+            "settings": [_setting(key, left, costs[key]) for key in keys],
         }
         print(json.dumps(facts)) if self.json else _show(facts)
         return 0
 
 
-def _keys(runs: list[TrainJob]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys((job.setting, job.config.env) for job in runs))
-
-
-def _setting(
-    key: tuple[str, str], runs: list[TrainJob], seconds: dict[Job, float], costs: dict[Any, Any]
-) -> dict[str, Any]:
-    own = [job for job in runs if (job.setting, job.config.env) == key]
+def _setting(key: tuple[str, str], left: list[Job], cost: StepCost) -> dict[str, Any]:
+    own = [job for job in left if (job.setting, job.task) == key]
     return {
         "setting": key[0],
         "task": key[1],
         "runs": len(own),
-        "steps_per_second": 1 / costs[key].learn,
-        "hours_per_run": seconds[own[0]] / 3600,
+        "steps_per_second": 1 / cost.learn,
+        "hours_per_run": cost.of(own[0]) / 3600,
     }
 
 
-def _disk(runs: list[TrainJob]) -> list[int]:
-    """Bytes of every run."""
-    sizes: dict[tuple[str, str], int] = {}
+def _disk(jobs: list[Job]) -> list[int]:
+    """Bytes of every training; other jobs leave next to nothing."""
+    runs, sizes = [job for job in jobs if isinstance(job, TrainJob)], {}
     for job in runs:
-        key = (job.setting, job.config.env)
+        key = (job.setting, job.task)
         if key not in sizes:
-            task = Task(job.config.env, 0)
+            task = Task(job.task, 0)
             sizes[key] = disk_bytes(job.config, task.spec)
             task.close()
-    return [sizes[job.setting, job.config.env] for job in runs]
+    return [sizes[job.setting, job.task] for job in runs]
 
 
 def _show(facts: dict[str, Any]) -> None:
+    if not facts["runs"]:
+        print(f"{facts['study']} needs no runs: bridgerl reproduce {facts['study']} computes it")
+        return
     table = Table(title=f"{facts['study']}, scale {facts['scale']}: {SCALES[facts['scale']].says}")
     for head in ("setting", "task", "runs", "steps/s", "a run takes"):
         table.add_column(head, justify="left" if head in ("setting", "task") else "right")

@@ -3,7 +3,7 @@
 import heapq
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,9 +11,10 @@ from bridgerl.agent import build_agent
 from bridgerl.config import RunConfig
 from bridgerl.envs import Task
 from bridgerl.lab.bench.steps import Steps
+from bridgerl.lab.toy import ToyConfig, run_toy
 from bridgerl.runtime import tuned_process
 from bridgerl.streams import Streams
-from bridgerl.studies.jobs import Job, TrainJob
+from bridgerl.studies.jobs import Job, ToyJob, TrainJob
 from bridgerl.types import EnvSpec
 
 EPISODE = 1_000
@@ -25,37 +26,47 @@ OVERHEAD = 5.0
 
 @dataclass(frozen=True)
 class StepCost:
-    """Seconds of the three kinds of steps a run is made of."""
+    """Seconds of the three kinds of steps a job is made of."""
 
-    warmup: float
     learn: float
-    evaluate: float
+    warmup: float = 0.0
+    evaluate: float = 0.0
 
-    def of_run(self, config: RunConfig) -> float:
-        """Seconds of a whole run, its evaluation episodes at full length."""
-        warmup = min(config.train.warmup, config.steps)
-        evaluations = -(-config.steps // config.eval.every)
-        eval_steps = evaluations * config.eval.episodes * min(EPISODE, config.eval.max_steps)
-        learning = (config.steps - warmup) * self.learn
+    def of(self, job: Job) -> float:
+        """Seconds of a whole job, its evaluation episodes at full length."""
+        if not isinstance(job, TrainJob):
+            return OVERHEAD + job.steps * self.learn
+        steps, evaluation = job.steps, job.config.eval
+        warmup = min(job.config.train.warmup, steps)
+        evaluations = -(-steps // evaluation.every)
+        eval_steps = evaluations * evaluation.episodes * min(EPISODE, evaluation.max_steps)
+        learning = (steps - warmup) * self.learn
         return OVERHEAD + warmup * self.warmup + learning + eval_steps * self.evaluate
 
 
 def calibrate(
-    jobs: Iterable[TrainJob], seconds: float, tick: Callable[[], None]
+    jobs: Iterable[Job], seconds: float, tick: Callable[[], None]
 ) -> dict[tuple[str, str], StepCost]:
     """The cost of a step by setting and task, all within about so many seconds.
 
     Where one update takes longer than its share, the other tasks of the setting take its cost over:
     such updates are dominated by atoms, not by the size of an observation.
     """
-    configs = {(job.setting, job.config.env): job.config for job in jobs}
-    share = seconds / max(len(configs), 1)
+    samples = {(job.setting, job.task): job for job in jobs}
+    share = seconds / max(len(samples), 1)
     costs: dict[tuple[str, str], StepCost] = {}
     slow: dict[str, float] = {}
-    for (setting, task), config in configs.items():
-        costs[setting, task] = cost = measure(config, share, slow.get(setting))
+    for (setting, task), job in samples.items():
+        match job:
+            case TrainJob():
+                cost = measure(job.config, share, slow.get(setting))
+            case ToyJob():
+                cost = measure_toy(job.toy)
+            case _:
+                raise TypeError(f"no price for {job.kind}")
         if cost.learn > share / 4:
             slow[setting] = cost.learn
+        costs[setting, task] = cost
         tick()
     return costs
 
@@ -76,7 +87,7 @@ def measure(config: RunConfig, seconds: float, learn: float | None = None) -> St
             if learn is None:
                 learn_step()  # The first one allocates.
                 learn = _typical(learn_step, 0.6 * seconds, config.actor.delay)
-            return StepCost(warmup, learn, evaluate)
+            return StepCost(learn, warmup, evaluate)
         finally:
             task.close()
 
@@ -91,6 +102,20 @@ def _typical(step: Callable[[], None], seconds: float, period: int) -> float:
     # Delayed policies take turns of cheap and dear steps: a median would miss one kind.
     low, high = np.quantile(spent, [0.05, 0.95])
     return float(np.clip(spent, low, high).mean())
+
+
+def measure_toy(toy: ToyConfig) -> StepCost:
+    """The mean cost of an update of the toy, from a short one: a backup may cost ten fits."""
+    ticks: list[float] = []
+    fit_steps, backups = 100, 20
+    short = replace(toy, fit_steps=fit_steps, iterations=1, steps_per_iteration=backups)
+    run_toy(short, lambda *_: ticks.append(time.perf_counter()))
+    spent = np.diff(ticks)
+    # Between the two kinds, the law is measured once.
+    fit, between, backup = np.split(spent, [fit_steps - 1, fit_steps])
+    iteration = between.sum() + toy.steps_per_iteration * np.median(backup)
+    whole = toy.fit_steps * np.median(fit) + toy.iterations * iteration
+    return StepCost(float(whole) / toy.updates)
 
 
 def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:
@@ -111,10 +136,3 @@ def makespan(seconds: Iterable[float], workers: int) -> float:
     for duration in seconds:
         heapq.heapreplace(loads, loads[0] + duration)
     return max(loads)
-
-
-def job_seconds(job: Job, costs: dict[tuple[str, str], StepCost]) -> float:
-    """What a job costs; those that are no training take a minute or two and count as one."""
-    if isinstance(job, TrainJob):
-        return costs[job.setting, job.config.env].of_run(job.config)
-    return 60.0
