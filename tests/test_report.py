@@ -357,6 +357,8 @@ def test_the_toy_is_judged_by_its_last_backup(tmp_path):
         results = build_report(write_study(tmp_path, "degradation", scale, moved))
         words = {key: v["word"] for key, v in results["claims"][0]["verdicts"].items()}
         assert words == {"w1_share": word, "valley": word}
+        drawn = load(tmp_path / scale / "degradation").runs[0].evaluations
+        assert drawn.means.tolist() == [0, 0.5]
 
 
 def test_the_endpoint_bias_needs_no_run(tmp_path):
@@ -365,6 +367,9 @@ def test_the_endpoint_bias_needs_no_run(tmp_path):
     assert results["counts"]["percent"]["does not hold"] == 4
     ours = cell(results, "M = 5", "Euler, right endpoint, cosine")
     assert ours["scores"]["percent"]["mean"] == pytest.approx(ours["paper"][0]["mean"], abs=0.005)
+    assert "| M = 5 | Euler, right endpoint, cosine | exact | 6.85 | 6.85 (tab:bias" in (
+        tmp_path / "paper" / "endpoint-bias" / "results.md"
+    ).read_text().replace("\\_", "_")
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -504,6 +509,19 @@ def test_the_page_draws_every_curve_and_switches_axes_and_settings(page, runs):
     page.get_by_role("button", name="hours", exact=True).click()
     assert "hours" in page.locator(".plot[data-task] .xtitle").first.text_content()
     assert drawn(page) == both
+
+
+def test_curves_that_follow_from_formulas_are_drawn_over_logarithms(page, tmp_path):
+    show(page, write_study(tmp_path, "endpoint-bias", "paper", []))
+    assert page.locator("#legend button").count() == 6
+    assert page.locator(".xtitle").text_content() == "steps M"
+    axes = "(p => [p.xaxis.type, p.yaxis.type])(document.querySelector('.plot')._fullLayout)"
+    assert page.evaluate(axes) == ["log", "log"]
+    page.locator(".plot .nsewdrag").hover(position={"x": 300, "y": 100})
+    page.locator(".hoverlayer .legendtext").first.wait_for()
+    assert "seed" not in page.locator(".hoverlayer").text_content()
+    page.get_by_role("button", name="linear", exact=True).click()
+    assert page.evaluate(axes) == ["linear", "linear"]
 
 
 def test_hovering_shows_exact_values(page, runs):

@@ -174,6 +174,20 @@ def test_a_toy_of_other_settings_is_not_this_studys(tmp_path: Path) -> None:
     assert not replace(job, toy=replace(job.toy, fit_steps=61)).done()
 
 
+def test_toys_that_are_done_share_one_picture(tmp_path: Path) -> None:
+    study, picture = STUDIES["degradation"], tmp_path / "toy.png"
+    jobs = study.jobs("smoke", tmp_path, (0,))
+    study.draw(jobs, tmp_path)
+    assert not picture.exists()
+    sizes = []
+    for job in jobs:
+        job.run()
+        study.draw(jobs, tmp_path)
+        sizes.append(picture.stat().st_size)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert sizes[1] > sizes[0]
+
+
 def test_progress_is_that_of_the_last_whole_line(tmp_path: Path) -> None:
     log = tmp_path / "timing.jsonl"
     assert last_step(log) == 0

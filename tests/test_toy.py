@@ -15,7 +15,7 @@ from bridgerl.errors import NumericFault, UserError
 from bridgerl.lab import toy
 from bridgerl.lab.flow import Flow, FlowConfig, normal_quantiles
 from bridgerl.lab.problems import draw_mixture
-from bridgerl.lab.toy import ENTRANTS, ToyConfig, draw_toy, run_toy, show_toy
+from bridgerl.lab.toy import ENTRANTS, ToyConfig, draw_toy, join_toys, run_toy, show_toy
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec
 
@@ -268,3 +268,13 @@ def test_the_command_prints_what_it_writes(
     assert printed == json.loads((tmp_path / "toy.json").read_text())
     assert printed["config"]["flow_steps"] == 2
     assert (tmp_path / "toy.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_runs_of_their_own_join_to_what_one_command_gives() -> None:
+    both = run_toy(dataclasses.replace(TINY, critics=("cdq", "dbc"), seeds=(0, 1)))
+    alone = [
+        run_toy(dataclasses.replace(TINY, critics=(critic,), seeds=(seed,)))
+        for critic in ("cdq", "dbc")
+        for seed in (0, 1)
+    ]
+    assert json.dumps(join_toys(alone)) == json.dumps(both)

@@ -31,9 +31,14 @@ _STYLE: Any = {
 }
 
 
+def can_plot() -> bool:
+    """Whether pictures can be drawn."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
 def check_plotting() -> None:
     """Refuse before any work what could not be drawn after it."""
-    if importlib.util.find_spec("matplotlib") is None:
+    if not can_plot():
         raise UserError("pictures need matplotlib: pip install 'bridgerl[plot]', or add --no-plot")
 
 

@@ -6,7 +6,7 @@ its frozen previous self. The truth stays Z_0 moved and shrunk, so every other c
 
 import dataclasses
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -199,6 +199,14 @@ def _shape(z: Array) -> dict[str, float | None]:
         "bimodality": (skewness**2 + 1) / kurtosis,
         "valley": float((away < spacing / 4).mean()),
     }
+
+
+def join_toys(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Results of one budget, of different critics and seeds, as one."""
+    runs = [run for result in results for run in result["runs"]]
+    names = {"critics": "critic", "seeds": "seed"}
+    chosen = {key: list(dict.fromkeys(r[name] for r in runs)) for key, name in names.items()}
+    return results[0] | {"config": results[0]["config"] | chosen, "runs": runs}
 
 
 def draw_toy(result: dict[str, Any], path: Path) -> None:

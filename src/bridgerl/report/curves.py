@@ -7,6 +7,7 @@ import numpy as np
 
 from bridgerl.report.load import Run
 from bridgerl.report.stats import Array, mean_interval
+from bridgerl.studies.base import Curves
 
 FEW = 5
 """Below so many seeds, a band shows their range instead of an interval."""
@@ -29,6 +30,19 @@ def draw_curves(runs: list[Run]) -> list[dict[str, Any]]:
         }
         for task, curves in groups.items()
     ]
+
+
+def exact_curves(title: str, curves: Curves) -> list[dict[str, Any]]:
+    """Curves without seeds, in the same form; none if there are none."""
+    if not curves:
+        return []
+    drawn = [
+        {"setting": setting, "color": i, "steps": list(points), "hours": None, "seeds": None}
+        | {key: list(points.values()) for key in ("mean", "low", "high")}
+        | {"n": [None] * len(points)}
+        for i, (setting, points) in enumerate(curves.items())
+    ]
+    return [{"task": title, "curves": drawn}]
 
 
 def _curve(runs: list[Run]) -> dict[str, Any]:

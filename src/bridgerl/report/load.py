@@ -19,7 +19,7 @@ from bridgerl.report.logs import Clock, Evaluations
 from bridgerl.report.stats import measure_run
 from bridgerl.runlog import read_metrics
 from bridgerl.studies import STUDIES, Study
-from bridgerl.studies.degradation import LAST
+from bridgerl.studies.degradation import LAW
 from bridgerl.studies.jobs import command_of
 
 MANIFEST = "study.json"
@@ -130,7 +130,7 @@ def _job_run(root: Path, job: dict[str, Any]) -> Run:
     planned = Run(
         name=job["name"],
         folder=folder,
-        env=LAST if job["kind"] == "toy" else task.removesuffix(f"/{setting}"),
+        env=LAW if job["kind"] == "toy" else task.removesuffix(f"/{setting}"),
         setting=setting,
         seed=int(number[1]) if number else None,
         planned=job["steps"],
@@ -159,10 +159,12 @@ def _read_toy(folder: Path, planned: Run) -> Run:
     faults, path = Faults(), folder / "toy.json"
     if not os.path.lexists(path):
         return planned
-    scores, versions = faults.or_else(({}, {}), _toy_scores, path)
+    nothing = ({}, NOTHING, {})
+    scores, distances, versions = faults.or_else(nothing, _toy_scores, path)
     return replace(
         planned,
         scores=scores,
+        evaluations=distances,
         versions=versions,
         started=True,
         finished=bool(scores),
@@ -171,12 +173,19 @@ def _read_toy(folder: Path, planned: Run) -> Run:
     )
 
 
-def _toy_scores(path: Path) -> tuple[dict[str, float], dict[str, str]]:
+def _toy_scores(path: Path) -> tuple[dict[str, float], Evaluations, dict[str, str]]:
+    """The last backup's measures, the distance after each, and versions."""
     data = store.parse_json(store.read_json_bytes(path), path.name)
     try:
-        last = data["runs"][0]["iterations"][-1]
-        scores = {key: float(last[key]) for key in ("w1_share", "valley") if last[key] is not None}
-        return scores, _texts(data["versions"])
+        rows = data["runs"][0]["iterations"]
+        keys = ("w1_share", "valley")
+        scores = {key: float(rows[-1][key]) for key in keys if rows[-1][key] is not None}
+        distances = np.array([float(row["w1_share"]) for row in rows])
+        return (
+            scores,
+            Evaluations(np.arange(len(rows), dtype=float), distances),
+            _texts(data["versions"]),
+        )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise StorageFault(f"{path.name} is damaged: {error!r}") from None
 

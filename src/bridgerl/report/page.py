@@ -15,7 +15,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from bridgerl.report import tables
-from bridgerl.report.curves import draw_curves
+from bridgerl.report.curves import draw_curves, exact_curves
 from bridgerl.report.load import INSIDE_A_RUN, Run, Source
 
 PICTURES = {
@@ -34,9 +34,11 @@ MINUTE, HOUR = 60, 3600
 
 def render(source: Source, results: dict[str, Any]) -> str:
     """The page of a source and its results."""
-    curves = draw_curves(source.runs)
-    settings = list(dict.fromkeys(r.setting for r in source.runs))
-    data = {"curves": curves, "overall": results["overall"], "settings": settings}
+    exact = source.study.exact_curves() if source.study else {}
+    curves = [*exact_curves(results["title"], exact), *draw_curves(source.runs)]
+    settings = list(dict.fromkeys([*exact, *(r.setting for r in source.runs)]))
+    data = {key: results[key] for key in ("figure", "overall")}
+    data |= {"curves": curves, "settings": settings}
     environment = Environment(
         loader=PackageLoader("bridgerl.report", "assets"),
         autoescape=True,
@@ -51,7 +53,8 @@ def render(source: Source, results: dict[str, Any]) -> str:
         ),
         "contrast": tables.contrast_text,
         "paper": tables.paper_lines,
-        "pairs": lambda values: [(value, value) for value in values],
+        "zip": lambda left, right: list(zip(left, right, strict=True)),
+        "capital": lambda text: text[:1].upper() + text[1:],
         "by_task": lambda rows: [(k, list(g)) for k, g in groupby(rows, lambda r: r["task"])],
         "by_env": _by_env,
         "slug": lambda word: word.replace(" ", "-"),
@@ -61,6 +64,7 @@ def render(source: Source, results: dict[str, Any]) -> str:
         results=results,
         tables=tables,
         curves=curves,
+        timed=any(curve["hours"] for task in curves for curve in task["curves"]),
         shown=_shown(settings, curves),
         runs=source.runs,
         configs=_configs(source.runs),
@@ -98,12 +102,11 @@ def duration(seconds: float) -> str:
 
 
 def find_pictures(source: Source) -> list[dict[str, Any]]:
-    """Known pictures below the folder, and of the study's jobs, as data URIs."""
+    """Known pictures below the folder, as data URIs."""
     found: list[Path] = []
     for path, children, names in os.walk(source.folder):
         children[:] = sorted(c for c in children if c not in INSIDE_A_RUN and c[0] != ".")
         found += [Path(path) / name for name in PICTURES if name in names]
-    found += [run.folder / name for run in source.runs for name in PICTURES]
     unique = {p.resolve(): p for p in found if p.is_file() and not p.is_symlink()}
     pictures = (_picture(source.folder, path) for path in unique.values())
     return [picture for picture in pictures if picture][:MOST_PICTURES]

@@ -84,9 +84,9 @@ def cell_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Head and rows of the table of scores."""
     measures = list(results["measures"])
     printed = ["paper"] if results["study"] else []
-    head = ["task", "setting", "n", *measures, *printed]
+    head = ["task", "setting", "n", *heads(results), *printed]
     rows = [
-        [row["task"], row["setting"], str(row["n"])]
+        [row["task"], row["setting"], "exact" if row["exact"] else str(row["n"])]
         + [spread(row["scores"].get(key)) for key in measures]
         + [paper_text(row["paper"]) or "-" for _ in printed]
         for row in results["cells"]
@@ -99,7 +99,7 @@ def overall_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     head = ["measure", "setting", "tasks", "IQM", "95 %", "P(better than)", "P", "95 % of P"]
     rows = [
         [
-            row["measure"],
+            results["measures"][row["measure"]]["head"],
             row["setting"],
             str(row["tasks"]),
             figure(row["iqm"]),
@@ -115,7 +115,7 @@ def overall_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 def claim_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Head and rows of the claims."""
-    head = ["claim", *results["measures"], "the paper's numbers"]
+    head = ["claim", *heads(results), "the paper's numbers"]
     rows = [
         [claim["text"]]
         + [verdict_text(verdict) for verdict in claim["verdicts"].values()]
@@ -137,7 +137,13 @@ def parts(results: dict[str, Any]) -> list[tuple[str, str, tuple[list[str], list
 
 def measures_text(results: dict[str, Any]) -> str:
     """What each measure is."""
-    return "; ".join(f"{key}: {words}" for key, words in results["measures"].items()) + "."
+    texts = (f"{measure['head']}: {measure['says']}" for measure in results["measures"].values())
+    return "; ".join(texts) + "."
+
+
+def heads(results: dict[str, Any]) -> list[str]:
+    """Columns of the measures."""
+    return [measure["head"] for measure in results["measures"].values()]
 
 
 def facts(results: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from bridgerl.config import EvalConfig, LogConfig, RunConfig, SaveConfig, TrainConfig
 from bridgerl.errors import require
@@ -102,6 +102,28 @@ class Setting:
         )
 
 
+class Measure(NamedTuple):
+    """What is measured of a run: as the head of a column, and in words."""
+
+    head: str
+    says: str
+
+
+class Figure(NamedTuple):
+    """What curves show, task by task."""
+
+    title: str
+    x: str
+    y: str
+    says: str
+    log: bool = False
+    """Whether both axes start as logarithms."""
+
+
+Curves = dict[str, dict[int, float]]
+"""By setting: y at x."""
+
+
 @dataclass(frozen=True)
 class Study(ABC):
     """One table or figure as something to run and to judge."""
@@ -112,8 +134,10 @@ class Study(ABC):
     """Labels of the tables and figures it repeats, in the paper's source."""
     claims: tuple[Claim, ...]
 
-    measures: ClassVar[dict[str, str]]
-    """What is measured of every run, by key, in words; claims are judged on each."""
+    measures: ClassVar[dict[str, Measure]]
+    """By key; claims are judged on each."""
+
+    figure: ClassVar[Figure]
 
     pools_tasks: ClassVar[bool] = False
     """Whether scores of several tasks can be summed up once divided by a baseline's."""
@@ -125,6 +149,14 @@ class Study(ABC):
     def exact_cells(self) -> Cells:
         """Scores that follow from formulas and need no run."""
         return {}
+
+    def exact_curves(self) -> Curves:
+        """Curves that follow from formulas and need no run."""
+        return {}
+
+    def draw(self, jobs: list[Job], folder: Path) -> None:
+        """Pictures of the jobs that are done, into the study's folder."""
+        return
 
     def paper_cells(self) -> Cells:
         """The paper's scores, as its claims should use them."""
@@ -143,11 +175,14 @@ class TrainingStudy(Study):
     settings: tuple[Setting, ...]
     tasks: tuple[str, ...]
 
-    measures: ClassVar[dict[str, str]] = {
-        "best": "best evaluation of each seed, as in the paper",
-        "final": "last evaluation",
-        "average": "mean of all evaluations",
+    measures: ClassVar[dict[str, Measure]] = {
+        "best": Measure("best", "best evaluation of each seed, as in the paper"),
+        "final": Measure("final", "last evaluation"),
+        "average": Measure("average", "mean of all evaluations"),
     }
+    figure: ClassVar[Figure] = Figure(
+        "Learning curves", "environment steps", "return", "Mean return of evaluations over seeds."
+    )
     pools_tasks: ClassVar[bool] = True
 
     def jobs(self, scale: str, out: Path, seeds: tuple[int, ...] | None = None) -> list[Job]:

@@ -5,13 +5,16 @@ from itertools import product
 from pathlib import Path
 from typing import ClassVar
 
+from bridgerl import store
 from bridgerl.lab.commands import Toy
+from bridgerl.lab.plots import can_plot
+from bridgerl.lab.toy import draw_toy, join_toys
 from bridgerl.studies import paper
-from bridgerl.studies.base import SCALES, Study
+from bridgerl.studies.base import SCALES, Figure, Measure, Study
 from bridgerl.studies.claims import Beats
 from bridgerl.studies.jobs import Job, ToyJob
 
-LAST = "last backup"
+LAW = "law with three modes"
 
 
 @dataclass(frozen=True)
@@ -20,10 +23,13 @@ class ToyStudy(Study):
 
     critics: tuple[str, ...]
 
-    measures: ClassVar[dict[str, str]] = {
-        "w1_share": "W1 to the exact law over its deviation, after the last backup",
-        "valley": "mass in the middle between two modes, after the last backup",
+    measures: ClassVar[dict[str, Measure]] = {
+        "w1_share": Measure("W1 / std", "distance to the exact law over its deviation, at last"),
+        "valley": Measure("valley mass", "mass in the middle between two modes, at last"),
     }
+    figure: ClassVar[Figure] = Figure(
+        "Distance to the exact law", "backup", "W1 / std", "Mean over seeds."
+    )
 
     def jobs(self, scale: str, out: Path, seeds: tuple[int, ...] | None = None) -> list[Job]:
         """A toy per critic and seed; only `smoke` is shorter than the toy's own defaults."""
@@ -36,11 +42,18 @@ class ToyStudy(Study):
             jobs.append(ToyJob(critic, toy))
         return jobs
 
+    def draw(self, jobs: list[Job], folder: Path) -> None:
+        """The laws of all critics and seeds in one picture."""
+        done = [store.read_bytes(job.folder / "toy.json") for job in jobs if job.done()]
+        if done and can_plot():
+            results = [store.parse_json(data, "toy.json") for data in done]
+            draw_toy(join_toys(results), folder / "toy.png")
+
 
 STUDY = ToyStudy(
     name="degradation",
     title="Gaussian degradation under repeated Bellman backups",
     tables=(paper.DEGRADATION,),
     critics=("flow", "dbc"),
-    claims=(Beats("flow", "dbc", LAST, says="flow matching degrades more than DBC"),),
+    claims=(Beats("flow", "dbc", LAW, says="flow matching degrades more than DBC"),),
 )

@@ -7,7 +7,7 @@ from typing import ClassVar
 from bridgerl.bridge.schedule import SCHEDULES
 from bridgerl.lab.bias import error_table
 from bridgerl.studies import paper
-from bridgerl.studies.base import Study
+from bridgerl.studies.base import Curves, Figure, Measure, Study
 from bridgerl.studies.claims import Beats, Cell, Cells, Exceeds
 from bridgerl.studies.jobs import Job
 
@@ -18,7 +18,16 @@ EXACT = "exact integral"
 class BiasStudy(Study):
     """Closed forms: there is nothing to run."""
 
-    measures: ClassVar[dict[str, str]] = {"percent": "endpoint error in per cent"}
+    measures: ClassVar[dict[str, Measure]] = {
+        "percent": Measure("error, %", "how far the walk misses an endpoint that stands still")
+    }
+    figure: ClassVar[Figure] = Figure(
+        "Error by the number of steps",
+        "steps M",
+        "endpoint error, %",
+        "Exact weights miss by rounding alone, and have no line.",
+        log=True,
+    )
 
     def jobs(self, scale: str, out: Path, seeds: tuple[int, ...] | None = None) -> list[Job]:
         """None."""
@@ -26,12 +35,15 @@ class BiasStudy(Study):
 
     def exact_cells(self) -> Cells:
         """Every rule and schedule at the paper's numbers of steps."""
-        schedules = {name: make() for name, make in SCHEDULES.items()}
         return {
-            (rule(row["rule"], row["schedule"]), f"M = {m}"): Cell(percent, 0.0, 1, exact=True)
-            for row in error_table(schedules, tuple(paper.EULER))
-            for m, percent in row["percent"].items()
+            (name, f"M = {m}"): Cell(percent, 0.0, 1, exact=True)
+            for name, row in _errors().items()
+            for m, percent in row.items()
         }
+
+    def exact_curves(self) -> Curves:
+        """Euler's rules; a logarithm has no place for zero."""
+        return {name: row for name, row in _errors().items() if not name.startswith(EXACT)}
 
     def paper_cells(self) -> Cells:
         """The printed table, which is that of right endpoints."""
@@ -40,6 +52,13 @@ class BiasStudy(Study):
             for m, row in paper.EULER.items()
             for schedule, percent in zip(paper.EULER_SCHEDULES, row, strict=True)
         }
+
+
+def _errors() -> Curves:
+    """Per cent by rule and schedule, then by M."""
+    schedules = {name: make() for name, make in SCHEDULES.items()}
+    rows = error_table(schedules, tuple(paper.EULER))
+    return {rule(row["rule"], row["schedule"]): row["percent"] for row in rows}
 
 
 def rule(name: str, schedule: str) -> str:

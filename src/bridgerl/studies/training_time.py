@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from bridgerl.studies import paper
-from bridgerl.studies.base import Study, TrainingStudy, pairs
+from bridgerl.studies.base import Measure, Study, TrainingStudy, pairs
 from bridgerl.studies.claims import Beats, Cell, Cells
 
 
@@ -12,8 +12,8 @@ from bridgerl.studies.claims import Beats, Cell, Cells
 class TimeStudy(TrainingStudy):
     """Runs that are judged by their speed."""
 
-    measures: ClassVar[dict[str, str]] = {
-        "hours": "hours of training for a million steps, as the runs were run"
+    measures: ClassVar[dict[str, Measure]] = {
+        "hours": Measure("hours", "hours of training for a million steps, as the runs were run")
     }
     pools_tasks: ClassVar[bool] = False
 

@@ -254,8 +254,10 @@ class Reproduce(_Selection):
         summary: dict[str, Any] = {"runs": len(jobs), "finished": finished, "ran": counts["done"]}
         summary |= {"stopped": counts["stopped"], "failed": failed, "folder": str(self.folder)}
         if self.report:
+            self.chosen.draw(jobs, self.folder)
             results = build_report(self.folder)
             summary |= {"claims": results["counts"], "report": results["page"]}
+            summary |= {"problems": results["problems"]}
         if not self.json:
             print(f"{finished} of {len(jobs)} runs finished")
             for name, reason in failed.items():
@@ -264,9 +266,11 @@ class Reproduce(_Selection):
                 print(f"logs: {self.folder / 'logs'}, and run.log in the folders of the runs")
             if finished < len(jobs):
                 print("the same command goes on where this one ended")
-            for measure, words in summary.get("claims", {}).items():
+            for key, words in summary.get("claims", {}).items():
                 said = ", ".join(f"{n} {word}" for word, n in words.items())
-                print(f"claims by {measure}: {said}")
+                print(f"claims by {self.chosen.measures[key].head}: {said}")
+            if summary.get("problems"):
+                print(f"problems: {len(summary['problems'])}, listed in the report")
             print(f"report: {summary['report']}" if self.report else f"results: {self.folder}")
         return summary
 

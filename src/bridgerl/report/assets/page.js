@@ -12,7 +12,7 @@
   function layout(axes) {
     const axis = { gridcolor: color("line"), linecolor: color("line"), zerolinecolor: color("line"), automargin: true };
     return {
-      margin: { l: 12, r: 12, t: 8, b: 12 }, showlegend: false, hovermode: "x unified", dragmode: "zoom",
+      margin: { l: 12, r: 12, t: 8, b: 12 }, showlegend: false, hovermode: "x unified", hoverdistance: 60, dragmode: "zoom",
       modebar: { bgcolor: "rgba(0,0,0,0)", color: color("muted"), activecolor: color("accent") },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: color("muted") },
@@ -39,7 +39,7 @@
     const solid = mean.map((v, i) => (whole[i] ? v : null));
     const partial = mean.map((v, i) => (whole[i] && whole[i - 1] !== false && whole[i + 1] !== false ? null : v));
     const line = { color: paint, width: 2.25, dash: curve.color >= 8 ? "dash" : "solid" };
-    const text = mean.map((v, i) => n[i] > 1 ? `${number(v)} (${number(curve.low[i])} to ${number(high[i])}, ${n[i]} seeds)` : `${number(v)} (1 seed)`);
+    const text = mean.map((v, i) => n[i] === null ? number(v) : n[i] > 1 ? `${number(v)} (${number(curve.low[i])} to ${number(high[i])}, ${n[i]} seeds)` : `${number(v)} (1 seed)`);
     const name = plain(curve.setting);
     const edge = { x, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
     return [
@@ -56,10 +56,10 @@
       const curves = data.curves[plot.dataset.task].curves.filter(
         (c) => !view.hidden.has(c.color) && (view.x === "steps" || c.hours));
       const positive = curves.flatMap((c) => c.mean).filter((v) => v > 0);
-      const title = view.x === "steps" ? "environment steps" : "hours of training";
+      const title = view.x === "steps" ? data.figure.x : "hours of training";
       const axes = {
-        x: { title: { text: title, standoff: 8 }, rangemode: "tozero" },
-        y: { title: { text: "return", standoff: 8 }, type: view.y },
+        x: { title: { text: title, standoff: 8 }, rangemode: "tozero", type: data.figure.log ? view.y : "linear" },
+        y: { title: { text: data.figure.y, standoff: 8 }, type: view.y },
       };
       Plotly.react(plot, curves.flatMap((c) => traces(c, Math.min(...positive))), layout(axes), config);
     }
