@@ -420,6 +420,14 @@ def test_the_verb_writes_where_it_is_told(runs, tmp_path, capsys):
     assert (printed["planned"], printed["page"]) == (6, str(runs / "report.html"))
 
 
+def test_an_unfinished_study_is_told_how_to_go_on(study, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Report(study)() == 0
+    said = capsys.readouterr().out
+    assert "9 of 10 runs finished" in said
+    assert "to run the rest: bridgerl reproduce main --scale cpu --out .\n" in said
+
+
 @pytest.mark.parametrize(
     ("folder", "out", "says"),
     [

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,10 +41,20 @@ class Report:
         counts = next(iter(results["counts"].values()), {})
         if counts:
             print("claims: " + ", ".join(f"{count} {word}" for word, count in counts.items()))
+        if results["planned"]:
+            print(f"{results['finished']} of {results['planned']} runs finished")
+        if results["study"] and results["finished"] < results["planned"]:
+            print(f"to run the rest: {self._rest(results)}")
         if results["problems"]:
             print(f"problems: {len(results['problems'])}, listed on the page")
         print(f"report: {results['page']}")
         return 0
+
+    def _rest(self, results: dict[str, Any]) -> str:
+        """The command that finishes the study; its folder is OUT/SCALE/STUDY."""
+        out = os.path.relpath(self.folder.resolve().parents[1])
+        words = ["bridgerl", "reproduce", results["study"], "--scale", results["scale"]]
+        return shlex.join([*words, *(["--out", out] if out != "studies" else [])])
 
 
 def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:

@@ -38,9 +38,9 @@ class _Selection:
     """Table or figure, see bridgerl list."""
     scale: ScaleName = "smoke"
     """smoke: minutes. cpu: hours on a few cores. paper: the paper's own size."""
-    seeds: tuple[int, ...] | None = None
+    seeds: Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="INT ...")] = None
     """Seeds instead of the scale's own."""
-    only: tuple[str, ...] | None = None
+    only: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
     """Runs whose name (TASK/SETTING/seedN) contains one of these, or matches it as a pattern."""
     out: Path = Path("studies")
     """Folder of all studies; equal runs of several studies are shared."""
@@ -187,7 +187,7 @@ class Reproduce(_Selection):
 
     workers: int = os.cpu_count() or 1
     """Runs at a time on this machine."""
-    ray: tuple[str, ...] | None = None
+    ray: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[ADDRESS]")] = None
     """Hand the runs to a Ray cluster: its address, or nothing for the one that is found."""
     dry_run: bool = False
     """List the runs and their state, and do nothing."""
