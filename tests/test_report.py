@@ -539,6 +539,15 @@ def test_hovering_shows_exact_values(page, runs):
     assert "2 seeds" in page.locator(".plot[data-task='1'] .hoverlayer").text_content()
 
 
+def test_a_log_axis_leaves_out_negative_means_and_tells_the_others_right(page, runs):
+    show(page, runs)
+    page.get_by_role("button", name="log", exact=True).click()
+    texts = page.evaluate("document.querySelector('.plot[data-task=\"1\"]').data[4].text")
+    # Means of seeds 0 and 1 are -45, 55, 155, ...: the first has no logarithm.
+    assert texts[:2] == ["55 (50 to 60, 2 seeds)", "155 (150 to 160, 2 seeds)"]
+    assert len(texts) == 9
+
+
 def test_the_theme_follows_the_system_and_a_button(page, runs):
     show(page, runs)
     ground = "getComputedStyle(document.body).backgroundColor"

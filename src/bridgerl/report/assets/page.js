@@ -27,24 +27,25 @@
     const kept = curve.mean.map((_, i) => i).filter((i) => view.y === "linear" || curve.mean[i] > 0);
     const pick = (values) => kept.map((i) => values[i]);
     // On a log axis a band that reaches below 0 goes down to the lowest point shown.
-    const low = pick(curve.low).map((v) => (view.y === "log" && v < floor ? floor : v));
-    return { x: pick(x), mean: pick(curve.mean), low, high: pick(curve.high), n: pick(curve.n) };
+    const low = pick(curve.low);
+    const edge = low.map((v) => (view.y === "log" && v < floor ? floor : v));
+    return { x: pick(x), mean: pick(curve.mean), low, edge, high: pick(curve.high), n: pick(curve.n) };
   }
 
   function traces(curve, floor) {
-    const { x, mean, low, high, n } = points(curve, floor);
+    const { x, mean, low, edge, high, n } = points(curve, floor);
     const paint = color(`c${curve.color % 8}`);
     const whole = n.map((count) => count === curve.seeds);
     // The dotted part starts where the solid one ends, so that no gap opens between them.
     const solid = mean.map((v, i) => (whole[i] ? v : null));
     const partial = mean.map((v, i) => (whole[i] && whole[i - 1] !== false && whole[i + 1] !== false ? null : v));
     const line = { color: paint, width: 2.25, dash: curve.color >= 8 ? "dash" : "solid" };
-    const text = mean.map((v, i) => n[i] === null ? number(v) : n[i] > 1 ? `${number(v)} (${number(curve.low[i])} to ${number(high[i])}, ${n[i]} seeds)` : `${number(v)} (1 seed)`);
+    const text = mean.map((v, i) => n[i] === null ? number(v) : n[i] > 1 ? `${number(v)} (${number(low[i])} to ${number(high[i])}, ${n[i]} seeds)` : `${number(v)} (1 seed)`);
     const name = plain(curve.setting);
-    const edge = { x, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
+    const bound = { x, mode: "lines", line: { width: 0 }, hoverinfo: "skip" };
     return [
-      { ...edge, y: low },
-      { ...edge, y: high, fill: "tonexty", fillcolor: `${paint}26` },
+      { ...bound, y: edge },
+      { ...bound, y: high, fill: "tonexty", fillcolor: `${paint}26` },
       { x, y: partial, mode: "lines", line: { ...line, dash: "dot" }, hoverinfo: "skip" },
       { x, y: solid, mode: "lines", line, hoverinfo: "skip" },
       { x, y: mean, name, text, mode: "markers", marker: { color: paint, size: x.length > 1 ? 4 : 8 }, hovertemplate: "%{text}" },
