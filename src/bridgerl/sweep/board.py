@@ -4,7 +4,6 @@ import json
 import time
 from contextlib import suppress
 from datetime import timedelta
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console, Group
@@ -38,12 +37,7 @@ class Board:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Leave the terminal as it was."""
         if self._is_live:
             self._live.stop()
