@@ -2,12 +2,12 @@
 
 import json
 import math
-import os
+import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,14 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from bridgerl import resolve, store, train
 from bridgerl.errors import UserError
+from bridgerl.lab.toy import ToyConfig
 from bridgerl.report import command
 from bridgerl.report.command import Report, build_report
 from bridgerl.report.load import Run, load
-from bridgerl.rundir import record_config
+from bridgerl.rundir import read_config, record_config
 from bridgerl.studies import STUDIES
+from bridgerl.studies.jobs import Job, ToyJob, TrainJob
+from bridgerl.studies.manifest import Manifest, write_manifest
 from bridgerl.types import EnvSpec
 
 CHROMIUM = next(
@@ -68,23 +71,16 @@ def write_run(out: Path, critic: str = "cdq", seed: int = 0, **options: Any) -> 
     return config.folder
 
 
-def write_study(root: Path, name: str, scale: str, jobs: list[dict[str, Any]]) -> Path:
+def write_study(root: Path, name: str, scale: str, jobs: dict[Path, Job]) -> Path:
     folder = root / scale / name
     folder.mkdir(parents=True)
-    (folder / "study.json").write_text(json.dumps({"study": name, "scale": scale, "jobs": jobs}))
+    write_manifest(folder, Manifest(name, scale, None, 0.0, jobs))
     return folder
 
 
-def job(root: Path, folder: Path, setting: str, task: str, seed: int) -> dict[str, Any]:
-    """A job as `reproduce` lists it, for a study two folders below the root."""
-    return {
-        "name": f"{task}/{setting}/seed{seed}",
-        "setting": setting,
-        "folder": os.path.relpath(folder, root / "cpu" / "main"),
-        "command": f"bridgerl train --seed {seed}",
-        "steps": 10_000,
-        "kind": "train",
-    }
+def job(folder: Path, setting: str) -> Job:
+    """The job whose results lie in a folder."""
+    return TrainJob(setting, read_config(folder))
 
 
 @pytest.fixture
@@ -101,12 +97,13 @@ def runs(tmp_path: Path) -> Path:
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     """The main study with three seeds of three critics, where DBC is best on Hopper."""
-    jobs = []
+    jobs: dict[Path, Job] = {}
     for critic, top in (("cdq", 1000.0), ("tqc", 1005.0), ("dbc", 2000.0)):
         for seed in range(3):
             folder = write_run(tmp_path / "cpu" / "runs", critic, seed, top=top)
-            jobs.append(job(tmp_path, folder, f"sac+{critic}", "Hopper-v5", seed))
-    jobs.append(job(tmp_path, tmp_path / "cpu" / "runs" / "none", "sac+dbc", "Walker2d-v5", 0))
+            jobs[folder] = job(folder, f"sac+{critic}")
+    later = resolve("Walker2d-v5", "sac", "dbc")
+    jobs[tmp_path / "cpu" / "runs" / "none"] = TrainJob("sac+dbc", later)
     return write_study(tmp_path, "main", "cpu", jobs)
 
 
@@ -318,7 +315,7 @@ def test_overall_scores_are_normalised_and_compared_with_cdq(study):
 
 def test_a_slip_of_the_paper_is_shown_with_what_claims_use(study):
     data = json.loads((study / "study.json").read_text())
-    data["jobs"][-1]["name"] = "HalfCheetah-v5/sac+dbc/seed0"
+    data["jobs"][-1]["job"]["config"]["env"] = "HalfCheetah-v5"
     (study / "study.json").write_text(json.dumps(data))
     (printed,) = cell(build_report(study), "HalfCheetah-v5", "sac+dbc")["paper"]
     assert (printed["mean"], printed["claims_use"]["mean"]) == (13787.8, 13120.2)
@@ -326,43 +323,64 @@ def test_a_slip_of_the_paper_is_shown_with_what_claims_use(study):
 
 
 def test_time_is_judged_in_hours(tmp_path):
-    jobs = []
+    jobs: dict[Path, Job] = {}
     for critic in ("cdq", "dbc"):
         for seed in range(2):
             folder = write_run(tmp_path / "cpu" / "runs", critic, seed)
-            jobs.append(job(tmp_path, folder, f"sac+{critic}", "Hopper-v5", seed))
+            jobs[folder] = job(folder, f"sac+{critic}")
     results = build_report(write_study(tmp_path, "training-time", "cpu", jobs))
     (claim,) = (c for c in results["claims"] if "sac+cdq on Hopper" in c["text"])
     assert claim["verdicts"]["hours"]["value"] == pytest.approx(10 - 0.4 * 10, rel=0.02)
     assert claim["paper"]["word"] == "holds"
 
 
+def write_toys(root: Path, *, point: bool = False) -> dict[Path, Job]:
+    """Results of the toy where flow matching ends five times as far off, or all at a point."""
+    jobs = {job.folder: job for job in STUDIES["degradation"].jobs("smoke", root, (0, 1))}
+    for folder, toy_job in jobs.items():
+        assert isinstance(toy_job, ToyJob)
+        folder.mkdir(parents=True)
+        far = {"flow": 0.5, "dbc": 0.1}[toy_job.setting] + toy_job.seed / 99
+        last = {"w1_share": far, "valley": None if point else far}
+        run = {"iterations": [{"w1_share": 0, "valley": 0}, last]}
+        config = {f.name: getattr(toy_job.toy, f.name) for f in fields(ToyConfig)}
+        toy = {"runs": [run], "versions": {"torch": "2"}, "config": config}
+        (folder / "toy.json").write_text(json.dumps(toy))
+    return jobs
+
+
 def test_the_toy_is_judged_by_its_last_backup(tmp_path):
-    jobs = []
-    for critic, base in (("flow", 0.5), ("dbc", 0.1)):
-        for seed in range(2):
-            folder = tmp_path / "smoke" / "toy" / critic / f"seed{seed}"
-            folder.mkdir(parents=True)
-            iterations = [
-                {"w1_share": 0, "valley": 0},
-                {"w1_share": base + seed / 99, "valley": base + seed / 99},
-            ]
-            toy = {"runs": [{"iterations": iterations}], "versions": {"torch": "2"}}
-            (folder / "toy.json").write_text(json.dumps(toy))
-            where = os.path.relpath(folder, tmp_path / "smoke" / "degradation")
-            names = {"name": f"toy/{critic}/seed{seed}", "setting": critic, "folder": where}
-            jobs.append(names | {"command": "bridgerl toy", "steps": 9, "kind": "toy"})
+    jobs = write_toys(tmp_path)
     for scale, word in (("smoke", "undecided"), ("cpu", "holds")):
-        moved = [j | {"folder": j["folder"].replace("../", "../../smoke/", 1)} for j in jobs]
-        results = build_report(write_study(tmp_path, "degradation", scale, moved))
+        folder = write_study(tmp_path, "degradation", scale, jobs)
+        results = build_report(folder)
         words = {key: v["word"] for key, v in results["claims"][0]["verdicts"].items()}
         assert words == {"w1_share": word, "valley": word}
-        drawn = load(tmp_path / scale / "degradation").runs[0].evaluations
-        assert drawn.means.tolist() == [0, 0.5]
+        assert load(folder).runs[0].evaluations.means.tolist() == [0, 0.5]
+        assert (results["finished"], results["problems"]) == (4, [])
+
+
+def test_a_law_that_is_a_point_is_told(tmp_path):
+    results = build_report(
+        write_study(tmp_path, "degradation", "cpu", write_toys(tmp_path, point=True))
+    )
+    assert len(results["problems"]) == 4
+    assert "valley has no value" in results["problems"][0]
+
+
+def test_results_of_another_configuration_are_shown_but_do_not_count(study, tmp_path):
+    for folder in (tmp_path / "cpu" / "runs" / "Hopper-v5" / "sac-dbc-lite").iterdir():
+        config = read_config(folder)
+        slower = replace(config, critic=replace(config.critic, lr=1e-5))
+        record_config(slower, EnvSpec("Hopper-v5", 3, 2))
+    results = build_report(study)
+    assert results["finished"] == 6
+    assert cell(results, "Hopper-v5", "sac+dbc")["n"] == 0
+    assert sum("another configuration" in problem for problem in results["problems"]) == 3
 
 
 def test_the_endpoint_bias_needs_no_run(tmp_path):
-    results = build_report(write_study(tmp_path, "endpoint-bias", "paper", []))
+    results = build_report(write_study(tmp_path, "endpoint-bias", "paper", {}))
     assert results["counts"]["percent"]["holds"] == 26
     assert results["counts"]["percent"]["does not hold"] == 4
     ours = cell(results, "M = 5", "Euler, right endpoint, cosine")
@@ -374,15 +392,7 @@ def test_the_endpoint_bias_needs_no_run(tmp_path):
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_has_a_report_before_its_first_run(tmp_path, name):
-    jobs = [
-        {
-            "name": j.name,
-            "setting": j.setting,
-            "folder": os.path.relpath(j.folder, tmp_path / "smoke" / name),
-        }
-        | {"command": j.command, "steps": j.steps, "kind": j.kind}
-        for j in STUDIES[name].jobs("smoke", tmp_path)
-    ]
+    jobs = {j.folder: j for j in STUDIES[name].jobs("smoke", tmp_path)}
     results = build_report(write_study(tmp_path, name, "smoke", jobs))
     assert (results["finished"], results["planned"]) == (0, len(jobs))
     assert not results["problems"]
@@ -520,7 +530,7 @@ def test_the_page_draws_every_curve_and_switches_axes_and_settings(page, runs):
 
 
 def test_curves_that_follow_from_formulas_are_drawn_over_logarithms(page, tmp_path):
-    show(page, write_study(tmp_path, "endpoint-bias", "paper", []))
+    show(page, write_study(tmp_path, "endpoint-bias", "paper", {}))
     assert page.locator("#legend button").count() == 6
     assert page.locator(".xtitle").text_content() == "steps M"
     axes = "(p => [p.xaxis.type, p.yaxis.type])(document.querySelector('.plot')._fullLayout)"
@@ -588,20 +598,21 @@ def test_a_command_can_be_copied(page, study):
     button.click()
     page.wait_for_function("document.querySelector('.copy').textContent !== 'Copy'")
     assert button.text_content() in ("Copied", "Selected")
-    assert page.evaluate("getSelection().toString()") == "bridgerl train --seed 0"
+    assert page.evaluate("getSelection().toString()").startswith("bridgerl train --env Hopper-v5")
 
 
 def test_names_that_look_like_markup_stay_text(page, tmp_path):
-    jobs = []
+    jobs: dict[Path, Job] = {}
     for seed, name in enumerate(EVIL):
         folder = write_run(tmp_path / "cpu" / "runs", "cdq", seed)
-        jobs.append(job(tmp_path, folder, name, name, seed) | {"command": name})
+        jobs[folder] = TrainJob(name, replace(read_config(folder), env=name))
     folder = write_study(tmp_path, "main", "cpu", jobs)
     (folder / "league.png").write_bytes(b"no picture")
     show(page, folder)
     legend = [b.text_content().strip() for b in page.locator("#legend button").all()]
     assert legend == list(EVIL)
-    assert page.locator(".commands code").all_text_contents() == list(EVIL)
+    commands = page.locator(".commands code").all_text_contents()
+    assert [shlex.split(command)[3] for command in commands] == list(EVIL)
     assert page.locator("figcaption").all_text_contents() == list(EVIL)
     assert page.locator("img").count() == 0
     page.locator(".plot[data-task='0'] .nsewdrag").hover(position={"x": 300, "y": 100})

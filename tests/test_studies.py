@@ -9,6 +9,7 @@ import pytest
 
 from bridgerl import cli
 from bridgerl.config import RunConfig
+from bridgerl.lab.bias import PAPER_STEPS
 from bridgerl.presets import resolve
 from bridgerl.rundir import record_config
 from bridgerl.studies import SCALES, STUDIES, paper
@@ -186,6 +187,10 @@ def test_toys_that_are_done_share_one_picture(tmp_path: Path) -> None:
         sizes.append(picture.stat().st_size)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert sizes[1] > sizes[0]
+
+
+def test_the_table_of_errors_has_the_columns_of_the_papers() -> None:
+    assert tuple(paper.EULER) == PAPER_STEPS
 
 
 def test_progress_is_that_of_the_last_whole_line(tmp_path: Path) -> None:

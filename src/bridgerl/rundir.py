@@ -132,9 +132,9 @@ def _identity(run: Path) -> dict[str, Any]:
     return identity(_plain(encode(_decoded(run))))
 
 
-def holds(config: RunConfig) -> bool:
-    """Whether the run in the config's folder is this one."""
-    return _identity(config.folder) == identity(_plain(encode(config)))
+def holds(run: Path, config: RunConfig) -> bool:
+    """Whether the run in a folder is this one."""
+    return _identity(run) == identity(_plain(encode(config)))
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """One look for every picture; matplotlib is an extra and loaded only when something is drawn."""
 
 import importlib.util
-import os
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bridgerl import store
 from bridgerl.errors import UserError
 
 if TYPE_CHECKING:
@@ -57,11 +58,11 @@ def save(figure: "Figure", path: Path) -> None:
     """Write a PNG under its name at once or not at all."""
     from matplotlib import rc_context
 
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    data = io.BytesIO()
     with rc_context(_STYLE):
         # Tight: a long label widens the picture instead of being cut.
-        figure.savefig(temporary, format="png", bbox_inches="tight")
-    temporary.rename(path)
+        figure.savefig(data, format="png", bbox_inches="tight")
+    store.publish_file(path, data.getvalue())
 
 
 def name_points(

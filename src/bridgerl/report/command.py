@@ -5,12 +5,16 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from bridgerl import store
 from bridgerl.errors import UserError
+from bridgerl.flags import PROGRAM
+
+if TYPE_CHECKING:
+    from bridgerl.studies.manifest import Manifest
 
 EXTRAS = ("plotly", "scipy", "jinja2")
 
@@ -38,27 +42,27 @@ class Report:
 
             print(to_json(results), end="")
             return 0
-        counts = next(iter(results["counts"].values()), {})
-        if counts:
-            print("claims: " + ", ".join(f"{count} {word}" for word, count in counts.items()))
         if results["planned"]:
             print(f"{results['finished']} of {results['planned']} runs finished")
-        if results["study"] and results["finished"] < results["planned"]:
-            print(f"to run the rest: {self._rest(results)}")
-        if results["problems"]:
-            print(f"problems: {len(results['problems'])}, listed on the page")
-        print(f"report: {results['page']}")
+        if results["rest"]:
+            print(f"to run the rest: {results['rest']}")
+        print(*outline(results), sep="\n")
         return 0
 
-    def _rest(self, results: dict[str, Any]) -> str:
-        """The command that finishes the study; its folder is OUT/SCALE/STUDY."""
-        out = os.path.relpath(self.folder.resolve().parents[1])
-        words = ["bridgerl", "reproduce", results["study"], "--scale", results["scale"]]
-        return shlex.join([*words, *(["--out", out] if out != "studies" else [])])
+
+def outline(results: dict[str, Any]) -> list[str]:
+    """What a terminal shows of a report: verdicts counted, problems, where the page is."""
+    lines = []
+    for key, words in results["counts"].items():
+        said = ", ".join(f"{count} {word}" for word, count in words.items())
+        lines.append(f"claims by {results['measures'][key]['head']}: {said}")
+    if results["problems"]:
+        lines.append(f"problems: {len(results['problems'])}, listed on the page")
+    return [*lines, f"report: {results['page']}"]
 
 
 def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:
-    """Write the page and the tables of a folder; returns the results, and where the page is."""
+    """Write the page and the tables of a folder; returns results, page, what to type."""
     check_extras()
     page = folder / "report.html" if out is None else out
     _refuse(folder, page)
@@ -85,7 +89,22 @@ def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:
             store.publish_file(path, text.encode(errors="replace"))
     except OSError as error:
         raise UserError(f"{page} cannot be written: {error.strerror}; change --out") from None
-    return results | {"page": str(page)}
+    done = all(run.finished for run in source.runs)
+    rest = None if done else _rest(folder, source.manifest)
+    return results | {"page": str(page), "rest": rest}
+
+
+def _rest(folder: Path, made: "Manifest | None") -> str | None:
+    """The command that goes on with a study, whose folder is OUT/SCALE/STUDY unless moved."""
+    folder = folder.resolve()
+    if made is None or folder.parts[-2:] != (made.scale, made.study):
+        return None
+    out = os.path.relpath(folder.parents[1])
+    words = [PROGRAM, "reproduce", made.study, "--scale", made.scale]
+    words += ["--seeds", *map(str, made.seeds)] if made.seeds is not None else []
+    words += ["--gpus", f"{made.gpus:g}"] if made.gpus else []
+    words += ["--out", out] if out != "studies" else []
+    return shlex.join(words)
 
 
 def check_extras() -> None:

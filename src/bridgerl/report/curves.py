@@ -13,9 +13,8 @@ FEW = 5
 """Below so many seeds, a band shows their range instead of an interval."""
 
 
-def draw_curves(runs: list[Run]) -> list[dict[str, Any]]:
-    """Per task, a curve per setting; settings keep one colour on all tasks."""
-    settings = list(dict.fromkeys(r.setting for r in runs))
+def draw_curves(runs: list[Run], settings: list[str]) -> list[dict[str, Any]]:
+    """Per task, a curve per setting, coloured by its place among all settings."""
     shown = [r for r in runs if len(r.evaluations.steps)]
     groups: dict[str, dict[str, list[Run]]] = {}
     for run in shown:
@@ -32,15 +31,15 @@ def draw_curves(runs: list[Run]) -> list[dict[str, Any]]:
     ]
 
 
-def exact_curves(title: str, curves: Curves) -> list[dict[str, Any]]:
+def exact_curves(title: str, curves: Curves, settings: list[str]) -> list[dict[str, Any]]:
     """Curves without seeds, in the same form; none if there are none."""
     if not curves:
         return []
     drawn = [
-        {"setting": setting, "color": i, "steps": list(points), "hours": None, "seeds": None}
+        {"setting": setting, "color": settings.index(setting), "steps": list(points)}
         | {key: list(points.values()) for key in ("mean", "low", "high")}
-        | {"n": [None] * len(points)}
-        for i, (setting, points) in enumerate(curves.items())
+        | {"n": [None] * len(points), "seeds": None, "hours": None}
+        for setting, points in curves.items()
     ]
     return [{"task": title, "curves": drawn}]
 
@@ -62,7 +61,6 @@ def _curve(runs: list[Run]) -> dict[str, Any]:
         "high": high,
         "n": count,
         "seeds": len(runs),
-        "band": "95 % interval" if len(runs) >= FEW else "range",
     }
 
 

@@ -18,11 +18,10 @@ from bridgerl.report import logs
 from bridgerl.report.logs import Clock, Evaluations
 from bridgerl.report.stats import measure_run
 from bridgerl.runlog import read_metrics
-from bridgerl.studies import STUDIES, Study
-from bridgerl.studies.degradation import LAW
-from bridgerl.studies.jobs import command_of
+from bridgerl.studies import SCALES, STUDIES, Study
+from bridgerl.studies.jobs import Job, ToyJob, command_of
+from bridgerl.studies.manifest import MANIFEST, Manifest, read_manifest
 
-MANIFEST = "study.json"
 NPZ = "evaluations.npz"
 UNKNOWN = "unnamed task"
 NOTHING = Evaluations(np.empty(0), np.empty(0))
@@ -60,13 +59,17 @@ class Run:
 
 
 class Source(NamedTuple):
-    """What was found: the study, if any, its scale, and runs with their scores."""
+    """What was found: the study, if any, and runs with their scores."""
 
     folder: Path
-    study: Study | None
-    scale: str
+    manifest: Manifest | None
     runs: list[Run]
     problems: list[str]
+
+    @property
+    def study(self) -> Study | None:
+        """The study that the runs belong to."""
+        return STUDIES[self.manifest.study] if self.manifest else None
 
 
 class Faults(list[str]):
@@ -85,27 +88,19 @@ def load(folder: Path) -> Source:
     """The study that lies in a folder, or every run below it."""
     faults = Faults()
     if os.path.lexists(folder / MANIFEST):
-        manifest = faults.or_else(None, _read_manifest, folder)
+        manifest = faults.or_else(None, _read_study, folder)
         if manifest is not None:
-            study, scale, jobs = manifest
-            return Source(folder, study, scale, [_job_run(folder, job) for job in jobs], faults)
+            runs = [_job_run(folder, path, job) for path, job in manifest.jobs.items()]
+            return Source(folder, manifest, runs, faults)
     paths = _find(folder, faults)
-    return Source(folder, None, "", [_read_run(folder, path) for path in paths], faults)
+    return Source(folder, None, [_read_run(folder, path) for path in paths], faults)
 
 
-def _read_manifest(folder: Path) -> tuple[Study, str, list[dict[str, Any]]]:
-    data = store.parse_json(store.read_json_bytes(folder / MANIFEST), MANIFEST)
-    try:
-        study, scale, jobs = STUDIES[data["study"]], str(data["scale"]), data["jobs"]
-        texts = [
-            job[key] for job in jobs for key in ("name", "setting", "folder", "command", "kind")
-        ]
-        ok = all(isinstance(t, str) for t in texts) and all(type(j["steps"]) is int for j in jobs)
-    except (KeyError, TypeError) as error:
-        raise StorageFault(f"{MANIFEST} is not one of ours: {error!r}") from None
-    if not ok:
-        raise StorageFault(f"{MANIFEST} is not one of ours: a job has a field of a wrong type")
-    return study, scale, jobs
+def _read_study(folder: Path) -> Manifest:
+    manifest = read_manifest(folder)
+    if manifest.study not in STUDIES or manifest.scale not in SCALES:
+        raise StorageFault(f"{MANIFEST} is of a study that this version does not know")
+    return manifest
 
 
 def _find(folder: Path, faults: list[str]) -> list[Path]:
@@ -122,48 +117,45 @@ def _find(folder: Path, faults: list[str]) -> list[Path]:
     return found
 
 
-def _job_run(root: Path, job: dict[str, Any]) -> Run:
-    """The run of a study's job; its task is told by its name until there is a config."""
-    folder, setting = root / job["folder"], job["setting"]
-    task, _, seed = job["name"].rpartition("/")
-    number = _SEED.fullmatch(seed)
+def _job_run(root: Path, folder: Path, job: Job) -> Run:
+    """The run of a study's job; one of another configuration is shown, but does not count."""
     planned = Run(
-        name=job["name"],
+        name=job.name,
         folder=folder,
-        env=LAW if job["kind"] == "toy" else task.removesuffix(f"/{setting}"),
-        setting=setting,
-        seed=int(number[1]) if number else None,
-        planned=job["steps"],
-        command=job["command"],
+        env=job.task,
+        setting=job.setting,
+        seed=job.seed,
+        planned=job.steps,
+        command=job.command,
         started=False,
     )
-    if job["kind"] == "toy":
-        return _read_toy(folder, planned)
+    run = _read_toy(planned) if isinstance(job, ToyJob) else _read_training(root, planned)
+    finished = run.finished and job.is_done_in(folder)
+    foreign = run.finished and not finished and run.reached >= job.steps
+    notes = ("it is of another configuration and does not count",) if foreign else ()
+    return replace(run, finished=finished, problems=(*run.problems, *notes))
+
+
+def _read_training(root: Path, planned: Run) -> Run:
+    """A run folder under the names that its study gives it."""
+    folder = planned.folder
     if not any(os.path.lexists(folder / name) for name in ("config.json", "metrics.jsonl", NPZ)):
         return planned
-    run = _read_run(root, folder)
-    return replace(
-        run,
-        name=planned.name,
-        env=planned.env,
-        setting=setting,
-        seed=planned.seed,
-        planned=planned.planned,
-        command=planned.command,
-        finished=run.finished and run.reached >= job["steps"],
-    )
+    names = ("name", "env", "setting", "seed", "planned", "command")
+    return replace(_read_run(root, folder), **{name: getattr(planned, name) for name in names})
 
 
-def _read_toy(folder: Path, planned: Run) -> Run:
-    """The last backup of toy.json."""
-    faults, path = Faults(), folder / "toy.json"
+def _read_toy(planned: Run) -> Run:
+    """The measures of toy.json."""
+    faults, path = Faults(), planned.folder / "toy.json"
     if not os.path.lexists(path):
         return planned
     nothing = ({}, NOTHING, {})
     scores, distances, versions = faults.or_else(nothing, _toy_scores, path)
+    faults += [f"{key} has no value" for key, score in scores.items() if score is None]
     return replace(
         planned,
-        scores=scores,
+        scores={key: score for key, score in scores.items() if score is not None},
         evaluations=distances,
         versions=versions,
         started=True,
@@ -173,13 +165,14 @@ def _read_toy(folder: Path, planned: Run) -> Run:
     )
 
 
-def _toy_scores(path: Path) -> tuple[dict[str, float], Evaluations, dict[str, str]]:
-    """The last backup's measures, the distance after each, and versions."""
+def _toy_scores(path: Path) -> tuple[dict[str, float | None], Evaluations, dict[str, str]]:
+    """The last backup's measures, the distance after each, and versions; a point has no valley."""
     data = store.parse_json(store.read_json_bytes(path), path.name)
     try:
         rows = data["runs"][0]["iterations"]
         keys = ("w1_share", "valley")
-        scores = {key: float(rows[-1][key]) for key in keys if rows[-1][key] is not None}
+        last = {key: rows[-1][key] for key in keys}
+        scores = {key: None if v is None else float(v) for key, v in last.items()}
         distances = np.array([float(row["w1_share"]) for row in rows])
         return (
             scores,

@@ -35,8 +35,8 @@ MINUTE, HOUR = 60, 3600
 def render(source: Source, results: dict[str, Any]) -> str:
     """The page of a source and its results."""
     exact = source.study.exact_curves() if source.study else {}
-    curves = [*exact_curves(results["title"], exact), *draw_curves(source.runs)]
     settings = list(dict.fromkeys([*exact, *(r.setting for r in source.runs)]))
+    curves = exact_curves(results["title"], exact, settings) + draw_curves(source.runs, settings)
     data = {key: results[key] for key in ("figure", "overall")}
     data |= {"curves": curves, "settings": settings}
     environment = Environment(

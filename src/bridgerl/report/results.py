@@ -25,14 +25,15 @@ def summarise_source(source: Source) -> dict[str, Any]:
     exact = study.exact_cells() if study else {}
     cells = {key: exact | _cells(found) for key, found in samples.items()}
     pooled = study.pools_tasks if study else True
-    decides = SCALES[source.scale].decides if source.scale in SCALES else True
+    scale = source.manifest.scale if source.manifest else None
+    decides = SCALES[scale].decides if scale else True
     claims = [_claim(c, cells, study, decides) for c in (study.claims if study else ())]
     # What was not run says least, so it comes last.
     claims.sort(key=lambda c: next(iter(c["verdicts"].values()))["word"] == stats.NOT_RUN)
     return {
         "title": study.title if study else source.folder.resolve().name,
         "study": study.name if study else None,
-        "scale": source.scale or None,
+        "scale": scale,
         "tables": list(study.tables) if study else [],
         "measures": {key: measure._asdict() for key, measure in measures.items()},
         "figure": (study or TrainingStudy).figure._asdict(),

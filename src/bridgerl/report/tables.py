@@ -13,10 +13,10 @@ NORMALISED = (
     "few seeds."
 )
 VERDICTS = (
-    "A claim holds, or does not, if the 95 % interval (Welch) of its contrast lies on one side "
-    "of 0, each on its own; exact numbers need none. The contrast is a difference of means, or of "
-    "log ratios where gains or spreads are compared. The paper's own numbers are judged as three "
-    "seeds."
+    "A claim holds, or does not, if the 95 % interval (Welch; F for spreads) of its contrast lies "
+    "on one side of 0, each on its own; exact numbers need none. The contrast is a difference of "
+    "means, or of log ratios where gains or spreads are compared. The paper's own numbers are "
+    "judged as three seeds."
 )
 COUNTED = "Mean +- standard deviation over n finished runs."
 

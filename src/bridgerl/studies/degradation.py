@@ -12,9 +12,7 @@ from bridgerl.lab.toy import draw_toy, join_toys
 from bridgerl.studies import paper
 from bridgerl.studies.base import SCALES, Figure, Measure, Study
 from bridgerl.studies.claims import Beats
-from bridgerl.studies.jobs import Job, ToyJob
-
-LAW = "law with three modes"
+from bridgerl.studies.jobs import LAW, Job, ToyJob
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,9 @@ from bridgerl.presets import resolve
 from bridgerl.rundir import holds
 from bridgerl.trainer import train
 
+LAW = "law with three modes"
+"""The task of the toy."""
+
 
 class Job(ABC):
     """A piece of work with a name, a folder and the command that repeats it."""
@@ -34,6 +37,11 @@ class Job(ABC):
     @abstractmethod
     def task(self) -> str:
         """The column of the table it belongs to."""
+
+    @property
+    @abstractmethod
+    def seed(self) -> int:
+        """Seed of everything random."""
 
     @property
     @abstractmethod
@@ -55,9 +63,13 @@ class Job(ABC):
     def steps(self) -> int:
         """How much there is to do."""
 
-    @abstractmethod
     def done(self) -> bool:
         """Whether nothing is left to do."""
+        return self.is_done_in(self.folder)
+
+    @abstractmethod
+    def is_done_in(self, folder: Path) -> bool:
+        """Whether a folder holds the results of this very job, all of them."""
 
     @abstractmethod
     def progress(self) -> int:
@@ -90,6 +102,11 @@ class TrainJob(Job):
         return self.config.env
 
     @property
+    def seed(self) -> int:
+        """The run's."""
+        return self.config.seed
+
+    @property
     def name(self) -> str:
         """Task, setting and seed."""
         return f"{self.task}/{self.setting}/seed{self.config.seed}"
@@ -109,11 +126,11 @@ class TrainJob(Job):
         """Environment steps."""
         return self.config.steps
 
-    def done(self) -> bool:
+    def is_done_in(self, folder: Path) -> bool:
         """Whether this very run ended with all its steps; `train` refuses another's folder."""
         with contextlib.suppress(BridgeError, OSError, KeyError, TypeError):
-            done = store.parse_json(store.read_bytes(self.folder / "DONE"), "DONE")
-            return done["step"] >= self.steps and holds(self.config)
+            done = store.parse_json(store.read_bytes(folder / "DONE"), "DONE")
+            return done["step"] >= self.steps and holds(folder, self.config)
         return False
 
     def progress(self) -> int:
@@ -145,12 +162,17 @@ class ToyJob(Job):
     @property
     def task(self) -> str:
         """There is but one."""
-        return "toy"
+        return LAW
+
+    @property
+    def seed(self) -> int:
+        """The only one."""
+        return self.toy.seeds[0]
 
     @property
     def name(self) -> str:
         """Critic and seed."""
-        return f"{self.task}/{self.setting}/seed{self.toy.seeds[0]}"
+        return f"toy/{self.setting}/seed{self.toy.seeds[0]}"
 
     @property
     def folder(self) -> Path:
@@ -172,11 +194,11 @@ class ToyJob(Job):
         """Updates."""
         return self.toy.updates
 
-    def done(self) -> bool:
+    def is_done_in(self, folder: Path) -> bool:
         """Whether the result of these settings is written."""
         wanted = {f.name: getattr(self.toy, f.name) for f in fields(ToyConfig)}
         with contextlib.suppress(BridgeError, OSError, KeyError, TypeError):
-            result = store.parse_json(store.read_bytes(self.folder / "toy.json"), "toy.json")
+            result = store.parse_json(store.read_bytes(folder / "toy.json"), "toy.json")
             return result["config"] == json.loads(json.dumps(wanted))
         return False
 
@@ -211,7 +233,11 @@ KINDS: dict[str, type[TrainJob] | type[ToyJob]] = {j.kind: j for j in (TrainJob,
 
 def read_job(text: str) -> Job:
     """A job from its JSON."""
-    data = json.loads(text)
+    return job_from(json.loads(text))
+
+
+def job_from(data: dict[str, Any]) -> Job:
+    """A job from its data."""
     return KINDS[data["kind"]].from_json(data)
 
 

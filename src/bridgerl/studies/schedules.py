@@ -14,7 +14,8 @@ STUDY = TrainingStudy(
         Setting("linear", "sac+dbc --schedule linear"),
     ),
     tasks=paper.TASKS,
-    # The paper calls cosine more variable than the two others; of means it says nothing.
+    # The paper calls cosine more variable than the two others; their means it calls alike, which no
+    # interval can confirm.
     claims=tuple(
         Spreads("cosine", other, task) for task in paper.TASKS for other in ("sac+dbc", "linear")
     ),

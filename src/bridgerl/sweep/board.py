@@ -51,7 +51,7 @@ class Board:
     def died(self, job: Job, reason: str) -> None:
         """A job's process is gone and will be replaced."""
         self._running.pop(job, None)
-        self.say(f"again   {job.name}: {reason}; it goes on from its checkpoint")
+        self.say(f"again   {job.name}: {reason}; it is taken up again")
 
     def ended(self, job: Job, outcome: Outcome) -> None:
         """A job is over."""

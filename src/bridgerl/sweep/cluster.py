@@ -38,7 +38,7 @@ class Cluster:
         ray = self._ray
         task = ray.remote(num_cpus=1, num_gpus=self._gpus, max_retries=RETRIES)(perform)
         pending = {task.options(name=job.name).remote(write_job(job)): job for job in jobs}
-        begun: set[Job] = set()
+        waiting = {job: job.progress() for job in jobs}
         outcomes: dict[Job, Outcome] = {}
         asked = False
         while pending:
@@ -52,10 +52,9 @@ class Cluster:
                 outcomes[job] = self._outcome(ref)
                 self._board.ended(job, outcomes[job])
             # Ray does not say when a task leaves its queue; the run folder does.
-            for job in set(pending.values()) - begun:
-                if job.progress() > 0:
-                    begun.add(job)
-                    self._board.started(job)
+            for job in [j for j in pending.values() if j in waiting and j.progress() != waiting[j]]:
+                del waiting[job]
+                self._board.started(job)
             self._board.refresh()
         return outcomes
 

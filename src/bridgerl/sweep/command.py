@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections import Counter
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
@@ -12,14 +13,15 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from bridgerl import store
 from bridgerl.envs import Task
 from bridgerl.errors import UserError, choose, require
+from bridgerl.flags import PROGRAM
 from bridgerl.lab.verbs import make_folder, progress, require_some
-from bridgerl.report.command import build_report, check_extras
+from bridgerl.report.command import build_report, check_extras, outline
 from bridgerl.runtime import StopSignal, check_device
 from bridgerl.studies import SCALES, STUDIES, Study
 from bridgerl.studies.jobs import Job, TrainJob
+from bridgerl.studies.manifest import Manifest, write_manifest
 from bridgerl.sweep.board import Board
 from bridgerl.sweep.cluster import Cluster
 from bridgerl.sweep.pool import Pool
@@ -214,6 +216,8 @@ class Reproduce(_Selection):
         make_folder(self.folder / "logs")
         self._record(everything)
         outcomes, number = self._run(runner, board, left) if runner else ({}, None)
+        if self.report:
+            self._draw(everything)
         summary = self._conclude(jobs, outcomes)
         if self.json:
             print(json.dumps(summary))
@@ -246,6 +250,13 @@ class Reproduce(_Selection):
         runner.close()
         return outcomes, stop.number
 
+    def _draw(self, everything: list[Job]) -> None:
+        """The study's own pictures; the report does without if need be."""
+        try:
+            self.chosen.draw(everything, self.folder)
+        except OSError as error:
+            print(f"{PROGRAM}: warning: no picture: {error}", file=sys.stderr)
+
     def _conclude(self, jobs: list[Job], outcomes: dict[Job, Outcome]) -> dict[str, Any]:
         """Count, say what failed, write the report."""
         counts = Counter(outcome.status for outcome in outcomes.values())
@@ -253,9 +264,8 @@ class Reproduce(_Selection):
         finished = sum(job.done() for job in jobs)
         summary: dict[str, Any] = {"runs": len(jobs), "finished": finished, "ran": counts["done"]}
         summary |= {"stopped": counts["stopped"], "failed": failed, "folder": str(self.folder)}
-        if self.report:
-            self.chosen.draw(jobs, self.folder)
-            results = build_report(self.folder)
+        results = build_report(self.folder) if self.report else None
+        if results:
             summary |= {"claims": results["counts"], "report": results["page"]}
             summary |= {"problems": results["problems"]}
         if not self.json:
@@ -264,14 +274,9 @@ class Reproduce(_Selection):
                 print(f"failed: {name}: {reason}")
             if failed:
                 print(f"logs: {self.folder / 'logs'}, and run.log in the folders of the runs")
-            if finished < len(jobs):
+            if finished + len(failed) < len(jobs):
                 print("the same command goes on where this one ended")
-            for key, words in summary.get("claims", {}).items():
-                said = ", ".join(f"{n} {word}" for word, n in words.items())
-                print(f"claims by {self.chosen.measures[key].head}: {said}")
-            if summary.get("problems"):
-                print(f"problems: {len(summary['problems'])}, listed in the report")
-            print(f"report: {summary['report']}" if self.report else f"results: {self.folder}")
+            print(*(outline(results) if results else [f"results: {self.folder}"]), sep="\n")
         return summary
 
     def _list(self, jobs: list[Job], left: list[Job]) -> None:
@@ -288,19 +293,9 @@ class Reproduce(_Selection):
 
     def _record(self, jobs: list[Job]) -> None:
         """What the report reads: which runs make up the study."""
-        rows = [
-            {
-                "name": job.name,
-                "kind": job.kind,
-                "setting": job.setting,
-                "steps": job.steps,
-                "command": job.command,
-                "folder": os.path.relpath(job.folder, self.folder),
-            }
-            for job in jobs
-        ]
-        data = {"study": self.study, "scale": self.scale, "jobs": rows}
-        store.publish_file(self.folder / "study.json", store.to_json(data))
+        folders = {job.folder: job for job in jobs}
+        manifest = Manifest(self.study, self.scale, self.seeds, self.gpus, folders)
+        write_manifest(self.folder, manifest)
 
 
 def _state(job: Job, left: bool) -> str:

@@ -49,7 +49,7 @@ def calibrate(
 ) -> dict[tuple[str, str], StepCost]:
     """The cost of a step by setting and task, all within about so many seconds.
 
-    Where one update takes longer than its share, the other tasks of the setting take its cost over:
+    Where one update takes a quarter of its share, other tasks of the setting take its cost over:
     such updates are dominated by atoms, not by the size of an observation.
     """
     samples = {(job.setting, job.task): job for job in jobs}
@@ -93,7 +93,7 @@ def measure(config: RunConfig, seconds: float, learn: float | None = None) -> St
 
 
 def _typical(step: Callable[[], None], seconds: float, period: int) -> float:
-    """Mean seconds of a step over whole periods, without the outermost tenth, for so long."""
+    """Mean seconds of a step over whole periods, the outermost twentieths capped, for so long."""
     spent: list[float] = []
     while sum(spent) < seconds or len(spent) % period or not spent:
         started = time.perf_counter()
@@ -111,23 +111,24 @@ def measure_toy(toy: ToyConfig) -> StepCost:
     short = replace(toy, fit_steps=fit_steps, iterations=1, steps_per_iteration=backups)
     run_toy(short, lambda *_: ticks.append(time.perf_counter()))
     spent = np.diff(ticks)
-    # Between the two kinds, the law is measured once.
+    # Between the two kinds, the law is measured and backed up once.
     fit, between, backup = np.split(spent, [fit_steps - 1, fit_steps])
-    iteration = between.sum() + toy.steps_per_iteration * np.median(backup)
+    iteration = between.sum() + (toy.steps_per_iteration - 1) * np.median(backup)
     whole = toy.fit_steps * np.median(fit) + toy.iterations * iteration
     return StepCost(float(whole) / toy.updates)
 
 
 def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:
-    """What a run folder takes at its end: replay rows once, weights and moments per checkpoint."""
-    streams = Streams(0)
-    agent = build_agent(config.actor, config.critic, spec, streams)
-    state = sum(
-        t.numel() * t.element_size() for t in agent.state_dict().values() if hasattr(t, "numel")
-    )
+    """What a run folder takes at its end: replay rows once, checkpoints, and weights alone."""
+    agent = build_agent(config.actor, config.critic, spec, Streams(0))
+    tensors = {k: t for k, t in agent.state_dict().items() if hasattr(t, "numel")}
+    sizes = {name: t.numel() * t.element_size() for name, t in tensors.items()}
+    state, moments = sum(sizes.values()), sum(n for k, n in sizes.items() if ".optimizer." in k)
     row = FLOAT * (2 * spec.obs_dim + spec.action_dim + 2)
-    kept = config.save.keep + config.steps // config.save.weights_every + 1
-    return min(config.steps, config.train.buffer_size) * row + kept * state
+    checkpoints = min(config.save.keep, config.steps // config.save.every + 1)
+    weights = config.steps // config.save.weights_every + 1
+    rows = min(config.steps, config.train.buffer_size)
+    return rows * row + checkpoints * state + weights * (state - moments)
 
 
 def makespan(seconds: Iterable[float], workers: int) -> float:

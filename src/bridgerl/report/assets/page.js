@@ -26,9 +26,9 @@
     const x = view.x === "hours" ? curve.hours : curve.steps;
     const kept = curve.mean.map((_, i) => i).filter((i) => view.y === "linear" || curve.mean[i] > 0);
     const pick = (values) => kept.map((i) => values[i]);
-    // On a log axis a band that reaches below 0 goes down to the lowest point shown.
+    // On a log axis a band that reaches 0 or below goes down to the lowest point shown.
     const low = pick(curve.low);
-    const edge = low.map((v) => (view.y === "log" && v < floor ? floor : v));
+    const edge = low.map((v) => (view.y === "log" && v <= 0 ? floor : v));
     return { x: pick(x), mean: pick(curve.mean), low, edge, high: pick(curve.high), n: pick(curve.n) };
   }
 
@@ -56,7 +56,7 @@
     for (const plot of all(".plot[data-task]")) {
       const curves = data.curves[plot.dataset.task].curves.filter(
         (c) => !view.hidden.has(c.color) && (view.x === "steps" || c.hours));
-      const positive = curves.flatMap((c) => c.mean).filter((v) => v > 0);
+      const positive = curves.flatMap((c) => [...c.mean, ...c.low]).filter((v) => v > 0);
       const title = view.x === "steps" ? data.figure.x : "hours of training";
       const axes = {
         x: { title: { text: title, standoff: 8 }, rangemode: "tozero", type: data.figure.log ? view.y : "linear" },

@@ -1,0 +1,43 @@
+"""study.json: which runs make up a study, for its report and for whoever goes on with it."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from bridgerl import store
+from bridgerl.errors import BridgeError, StorageFault
+from bridgerl.studies.jobs import Job, job_from
+
+MANIFEST = "study.json"
+
+
+class Manifest(NamedTuple):
+    """A study as it was asked for, with the folder of every job."""
+
+    study: str
+    scale: str
+    seeds: tuple[int, ...] | None
+    """None: the scale's own."""
+    gpus: float
+    jobs: dict[Path, Job]
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write it into the study's folder; a folder of runs may move together with it."""
+    jobs = [
+        {"folder": os.path.relpath(path, folder), "job": job.to_json()}
+        for path, job in manifest.jobs.items()
+    ]
+    store.publish_file(folder / MANIFEST, store.to_json(manifest._asdict() | {"jobs": jobs}))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read it back; StorageFault if it is not one of ours."""
+    data = store.parse_json(store.read_json_bytes(folder / MANIFEST), MANIFEST)
+    try:
+        jobs = {folder / row["folder"]: job_from(row["job"]) for row in data["jobs"]}
+        seeds = None if data["seeds"] is None else tuple(int(seed) for seed in data["seeds"])
+        study, scale, gpus = str(data["study"]), str(data["scale"]), float(data["gpus"])
+    except (KeyError, TypeError, ValueError, OverflowError, BridgeError) as error:
+        raise StorageFault(f"{MANIFEST} is not one of ours: {error!r}") from None
+    return Manifest(study, scale, seeds, gpus, jobs)
