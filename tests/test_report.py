@@ -342,7 +342,8 @@ def write_toys(root: Path, *, point: bool = False) -> dict[Path, Job]:
         folder.mkdir(parents=True)
         far = {"flow": 0.5, "dbc": 0.1}[toy_job.setting] + toy_job.seed / 99
         last = {"w1_share": far, "valley": None if point else far}
-        run = {"iterations": [{"w1_share": 0, "valley": 0}, last]}
+        first = [{"w1_share": 0, "valley": 0}] * toy_job.toy.iterations
+        run = {"iterations": [*first, last]}
         config = {f.name: getattr(toy_job.toy, f.name) for f in fields(ToyConfig)}
         toy = {"runs": [run], "versions": {"torch": "2"}, "config": config}
         (folder / "toy.json").write_text(json.dumps(toy))
@@ -356,7 +357,7 @@ def test_the_toy_is_judged_by_its_last_backup(tmp_path):
         results = build_report(folder)
         words = {key: v["word"] for key, v in results["claims"][0]["verdicts"].items()}
         assert words == {"w1_share": word, "valley": word}
-        assert load(folder).runs[0].evaluations.means.tolist() == [0, 0.5]
+        assert load(folder).runs[0].evaluations.means.tolist() == [0, 0, 0, 0.5]
         assert (results["finished"], results["problems"]) == (4, [])
 
 
@@ -396,6 +397,36 @@ def test_every_study_has_a_report_before_its_first_run(tmp_path, name):
     results = build_report(write_study(tmp_path, name, "smoke", jobs))
     assert (results["finished"], results["planned"]) == (0, len(jobs))
     assert not results["problems"]
+
+
+def test_lost_lines_cost_a_run_its_scores_but_not_in_silence(tmp_path):
+    folder = write_run(tmp_path)
+    said = {"best_return": 850.0, "final_return": 850.0, "average_return": 400.0}
+    (folder / "DONE").write_bytes(store.to_json({"step": 10_000, **said}))
+    assert build_report(tmp_path)["problems"] == []
+    metrics = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    for kept in (metrics[:-1], metrics[:4], []):
+        (folder / "metrics.jsonl").write_text("".join(kept))
+        results = build_report(tmp_path)
+        assert "lost lines" in results["problems"][0]
+        assert (results["finished"], results["cells"][0]["n"]) == (1, 0)
+    (folder / "metrics.jsonl").unlink()
+    np.savez(folder / "evaluations.npz", timesteps=[1], results=[[1.0]])
+    assert "metrics.jsonl" in build_report(tmp_path)["problems"][0]
+
+
+def test_unread_configs_are_no_other_configurations(tmp_path):
+    write_run(tmp_path, seed=0)
+    (write_run(tmp_path, seed=1) / "config.json").write_text("garbage")
+    (problem,) = build_report(tmp_path)["problems"]
+    assert "config.json" in problem
+
+
+def test_runs_too_short_to_decide_say_so(tmp_path):
+    folder = write_study(tmp_path, "degradation", "smoke", write_toys(tmp_path))
+    build_report(folder)
+    for name in ("report.html", "results.md"):
+        assert "scale smoke are too short to decide" in (folder / name).read_text()
 
 
 def test_the_same_runs_give_the_same_bytes(study):

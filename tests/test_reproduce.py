@@ -202,7 +202,7 @@ def test_a_dry_run_lists_and_writes_nothing(
         (["reproduce", "main", "--only", "sac+cdq", "zzz"], "--only zzz fits no run"),
         (["reproduce", "main", "--only"], "--only needs at least one"),
         (["reproduce", "main", "--seeds"], "--seeds needs at least one"),
-        (["reproduce", "main", "--gpus", "1"], "cuda"),
+        (["reproduce", "main", "--gpus", "1"], "--gpus 1 needs CUDA"),
         (["reproduce", "main", "--scale", "huge"], "--scale"),
         (["reproduce", "main", "--workers", "0"], "--workers"),
         (["reproduce", "main", "--seeds", "1", "1"], "--seeds"),

@@ -1,5 +1,6 @@
 """Studies as data: what they run, what the paper prints, what it claims."""
 
+import json
 import shlex
 from collections import Counter
 from dataclasses import replace
@@ -7,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bridgerl import cli
+from bridgerl import cli, store
 from bridgerl.config import RunConfig
+from bridgerl.errors import Busy
 from bridgerl.lab.bias import PAPER_STEPS
 from bridgerl.presets import resolve
 from bridgerl.rundir import record_config
@@ -173,6 +175,23 @@ def test_a_toy_of_other_settings_is_not_this_studys(tmp_path: Path) -> None:
     assert job.done()
     assert isinstance(job, ToyJob)
     assert not replace(job, toy=replace(job.toy, fit_steps=61)).done()
+    path = job.folder / "toy.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"runs": []}))
+    assert not job.done()
+
+
+def test_a_toy_that_another_study_has_under_way_is_waited_for(tmp_path: Path) -> None:
+    job = STUDIES["degradation"].jobs("smoke", tmp_path, (0,))[0]
+    job.folder.mkdir(parents=True)
+    lock = store.RunLock(job.folder)
+    with pytest.raises(Busy):
+        job.run()
+    lock.release()
+    job.run()
+    assert job.done()
+    before = (job.folder / "toy.json").stat().st_mtime_ns
+    job.run()
+    assert (job.folder / "toy.json").stat().st_mtime_ns == before
 
 
 def test_toys_that_are_done_share_one_picture(tmp_path: Path) -> None:

@@ -164,6 +164,8 @@ class Listing:
             print(json.dumps({k: list(v) for k, v in tables.items()}))
             return 0
         grid = Table(show_header=False, box=None, padding=(0, 2))
+        for overflow in ("fold", "fold", "ellipsis"):
+            grid.add_column(overflow=overflow, min_width=9)
         for kind, rows in tables.items():
             for i, (name, text) in enumerate(rows.items()):
                 grid.add_row("" if i else kind, name, text)

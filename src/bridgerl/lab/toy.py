@@ -222,7 +222,8 @@ def draw_toy(result: dict[str, Any], path: Path) -> None:
             ax.stairs(seed["density"], edges, color=color, lw=1.2, alpha=0.4 if i else 1)
         ax.stairs(seeds[0]["density"], edges, fill=True, color=color, alpha=0.2, lw=0)
         share = f"$W_1$ = {np.mean([s['w1_share'] for s in seeds]):.1%} of std"
-        ax.set_title(share if row else f"iteration {k}\n{share}")
+        after = f"{k} backup{'' if k == 1 else 's'}"
+        ax.set_title(share if row else f"{after}\n{share}")
         # A law that collapses is cut off; the exact one would vanish beneath it.
         ax.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.5 * truth.max()), yticks=[])
     for ax, name, color in zip(axes[:: len(columns)], config.critics, COLORS, strict=False):

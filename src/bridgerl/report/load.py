@@ -3,6 +3,7 @@
 A study's folder lists its runs in study.json; any other folder is searched.
 """
 
+import math
 import os
 import re
 from dataclasses import dataclass, field, replace
@@ -131,7 +132,7 @@ def _job_run(root: Path, folder: Path, job: Job) -> Run:
     )
     run = _read_toy(planned) if isinstance(job, ToyJob) else _read_training(root, planned)
     finished = run.finished and job.is_done_in(folder)
-    foreign = run.finished and not finished and run.reached >= job.steps
+    foreign = run.finished and not finished and run.reached >= job.steps and not run.problems
     notes = ("it is of another configuration and does not count",) if foreign else ()
     return replace(run, finished=finished, problems=(*run.problems, *notes))
 
@@ -186,7 +187,7 @@ def _toy_scores(path: Path) -> tuple[dict[str, float | None], Evaluations, dict[
 def _read_run(root: Path, folder: Path) -> Run:
     """A run folder of ours, or one with nothing but evaluations.npz."""
     faults = Faults()
-    ours = os.path.lexists(folder / "config.json") and os.path.lexists(folder / "metrics.jsonl")
+    ours = os.path.lexists(folder / "config.json")
     stored = faults.or_else({}, _read_config, folder) if ours else {}
     config = stored.get("config", {})
     records = faults.or_else(None, _read_records, folder) if ours else None
@@ -202,11 +203,12 @@ def _read_run(root: Path, folder: Path) -> Run:
     ended = (folder / "DONE").is_file()
     done = faults.or_else({}, _read_done, folder / "DONE") if ended else {}
     env, setting, seed = _label(root, folder, config)
-    scores = measure_run(evaluations.means)
+    scores = faults.or_else({}, _confirmed, measure_run(evaluations.means), done)
     warmup = _get(config, "train", "warmup")
-    hours = clock.hours_per_million(warmup if type(warmup) is int else 0)
+    hours = clock.hours_per_million(warmup) if type(warmup) is int else None
     last = [int(s[-1]) for s in (clock.steps, evaluations.steps) if len(s)]
-    health = logs.health_of(records or [], _get(config, "critic", "grad_clip"))
+    clip = _get(config, "critic", "grad_clip")
+    health = {} if records is None else logs.health_of(records, clip)
     return Run(
         name=_relative(root, folder),
         folder=folder,
@@ -227,6 +229,18 @@ def _read_run(root: Path, folder: Path) -> Run:
         health=health | {"exact": done.get("exact")},
         problems=tuple(faults),
     )
+
+
+def _confirmed(scores: dict[str, float], done: dict[str, Any]) -> dict[str, float]:
+    """Scores that agree with what the run itself said at its end: lost lines would change them."""
+    for key, score in scores.items() or {"best": math.nan}.items():
+        said = done.get(f"{key}_return")
+        if isinstance(said, float) and not math.isclose(score, said, rel_tol=1e-6, abs_tol=1e-6):
+            raise StorageFault(
+                f"metrics.jsonl has lost lines, its scores do not count: {key} was {said:.1f} "
+                f"when the run ended, now {score:.1f}"
+            )
+    return scores
 
 
 def _read_config(folder: Path) -> dict[str, Any]:

@@ -74,7 +74,9 @@ def read_evaluations(path: Path) -> Evaluations:
         raise StorageFault(f"{path.name} is damaged: {error}") from None
     if steps.ndim != 1 or results.ndim not in (1, 2) or len(steps) != len(results):
         raise StorageFault(f"{path.name} is odd: {steps.shape} steps, {results.shape} results")
-    rows = results.reshape(len(steps), -1) if len(steps) else np.empty((0, 1))
+    if len(steps) == 0:
+        raise StorageFault(f"{path.name} holds no evaluation")
+    rows = results.reshape(len(steps), -1)
     # Our own rows are padded with NaN when the number of episodes changed.
     counts = np.isfinite(rows).sum(axis=1)
     with np.errstate(over="ignore"):  # What overflows is refused below.

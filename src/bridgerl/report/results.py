@@ -41,6 +41,7 @@ def summarise_source(source: Source) -> dict[str, Any]:
         "finished": sum(r.finished for r in runs),
         "counts": {key: _count(claims, key) for key in measures} if claims else {},
         "claims": claims,
+        "decides": decides,
         "cells": _rows(cells, runs, study),
         "overall": _overall(samples, runs) if pooled else [],
         "problems": [
@@ -61,7 +62,7 @@ def _mixtures(runs: list[Run]) -> list[str]:
             lengths.setdefault(cell, set()).add(run.reached)
             learning = {k: run.config.get(k) for k in ("actor", "critic", "train")}
             known = settings.setdefault(cell, [])
-            known += [] if learning in known else [learning]
+            known += [learning] if run.config and learning not in known else []
     different = [
         f"{setting} on {task}: runs of {' and '.join(map(str, sorted(found)))} steps in one mean"
         for (setting, task), found in lengths.items()

@@ -19,6 +19,29 @@ VERDICTS = (
     "judged as three seeds."
 )
 COUNTED = "Mean +- standard deviation over n finished runs."
+EXACT = (
+    "All numbers follow from formulas; beside a verdict stands by how much the claim is met or "
+    "missed."
+)
+
+
+def claims_note(results: dict[str, Any]) -> str:
+    """How claims are judged here."""
+    if all(row["exact"] for row in results["cells"]):
+        return EXACT
+    short = f" Runs of scale {results['scale']} are too short to decide any of them."
+    return VERDICTS + ("" if results["decides"] else short)
+
+
+def scores_note(results: dict[str, Any]) -> str:
+    """What the figures of the table of scores are."""
+    exact = all(row["exact"] for row in results["cells"])
+    return " ".join([*([] if exact else [COUNTED]), measures_text(results)])
+
+
+def has_paper(results: dict[str, Any]) -> bool:
+    """Whether the paper prints any of the scores."""
+    return any(row["paper"] for row in results["cells"])
 
 
 def figure(value: float | None, like: float | None = None) -> str:
@@ -83,7 +106,7 @@ def contrast_text(verdict: dict[str, Any]) -> str:
 def cell_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Head and rows of the table of scores."""
     measures = list(results["measures"])
-    printed = ["paper"] if results["study"] else []
+    printed = ["paper"] if has_paper(results) else []
     head = ["task", "setting", "n", *heads(results), *printed]
     rows = [
         [row["task"], row["setting"], "exact" if row["exact"] else str(row["n"])]
@@ -128,8 +151,8 @@ def claim_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 def parts(results: dict[str, Any]) -> list[tuple[str, str, tuple[list[str], list[list[str]]]]]:
     """Title, note and table of every part that has rows."""
     found = [
-        ("Claims", VERDICTS, claim_table(results)),
-        ("Scores", f"{COUNTED} {measures_text(results)}", cell_table(results)),
+        ("Claims", claims_note(results), claim_table(results)),
+        ("Scores", scores_note(results), cell_table(results)),
         ("Overall", NORMALISED, overall_table(results)),
     ]
     return [part for part in found if part[2][1]]

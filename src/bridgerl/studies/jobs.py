@@ -197,9 +197,10 @@ class ToyJob(Job):
     def is_done_in(self, folder: Path) -> bool:
         """Whether the result of these settings is written."""
         wanted = {f.name: getattr(self.toy, f.name) for f in fields(ToyConfig)}
-        with contextlib.suppress(BridgeError, OSError, KeyError, TypeError):
-            result = store.parse_json(store.read_bytes(folder / "toy.json"), "toy.json")
-            return result["config"] == json.loads(json.dumps(wanted))
+        with contextlib.suppress(BridgeError, OSError, KeyError, IndexError, TypeError):
+            result = store.parse_json(store.read_json_bytes(folder / "toy.json"), "toy.json")
+            whole = len(result["runs"][0]["iterations"]) == self.toy.iterations + 1
+            return whole and result["config"] == json.loads(json.dumps(wanted))
         return False
 
     def progress(self) -> int:
@@ -212,10 +213,16 @@ class ToyJob(Job):
             check_plotting()
 
     def run(self) -> None:
-        """Run it, its table into a file."""
+        """Run it, its table into a file, unless another study has just done so."""
         store.make_folder(self.folder)
-        with (self.folder / "toy.txt").open("w") as file, contextlib.redirect_stdout(file):
-            self.toy()
+        lock = store.RunLock(self.folder)
+        try:
+            if self.done():
+                return
+            with (self.folder / "toy.txt").open("w") as file, contextlib.redirect_stdout(file):
+                self.toy()
+        finally:
+            lock.release()
 
     def to_json(self) -> dict[str, Any]:
         """The fields of the command."""

@@ -15,6 +15,8 @@ from rich.text import Text
 from bridgerl.studies.jobs import Job, last_lines
 from bridgerl.sweep.work import Outcome
 
+WIDE = 76
+"""Columns from which on there is room for more than names and steps."""
 SHOWN = 20
 """Runs under way that the table has room for."""
 
@@ -74,8 +76,11 @@ class Board:
 
     def _table(self) -> Group:
         table = Table(box=None, padding=(0, 2), pad_edge=False)
-        for head in ("run", "", "step", "steps/s", "left", "last return"):
-            table.add_column(head, justify="left" if head in ("run", "") else "right")
+        wide = self.console.width >= WIDE
+        heads = ("run", "", "step", "steps/s", "left", "last return") if wide else ("run", "step")
+        for head in heads:
+            side = "left" if head in ("run", "") else "right"
+            table.add_column(head, justify=side, overflow="fold")
         total = sum(job.steps for job in self._jobs)
         done = sum(job.steps for job, o in self._ended.items() if o.status == "done")
         steps = {job: job.progress() for job in self._running}
@@ -86,7 +91,8 @@ class Board:
             left = str(timedelta(seconds=round((job.steps - step) / speed))) if speed > 0 else "-"
             bar = ProgressBar(job.steps, step, width=20)
             shown = f"{speed:.0f}" if speed > 0 else "-"
-            table.add_row(job.name, bar, f"{step:,}", shown, left, last_return(job))
+            more = (shown, left, last_return(job)) if wide else ()
+            table.add_row(job.name, *([bar] if wide else []), f"{step:,}", *more)
         hidden = len(self._running) - SHOWN
         note = f" ({hidden} more running)" if hidden > 0 else ""
         spent = timedelta(seconds=round(time.monotonic() - self._begun))

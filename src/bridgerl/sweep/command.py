@@ -9,6 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -18,7 +19,7 @@ from bridgerl.errors import UserError, choose, require
 from bridgerl.flags import PROGRAM
 from bridgerl.lab.verbs import make_folder, progress, require_some
 from bridgerl.report.command import build_report, check_extras, outline
-from bridgerl.runtime import StopSignal, check_device
+from bridgerl.runtime import StopSignal
 from bridgerl.studies import SCALES, STUDIES, Study
 from bridgerl.studies.jobs import Job, TrainJob
 from bridgerl.studies.manifest import Manifest, write_manifest
@@ -69,14 +70,19 @@ class _Selection:
         jobs = self.chosen.jobs(self.scale, out, self.seeds)
         return [_on_device(job, self.gpus) for job in jobs]
 
+    def _check_gpus(self) -> None:
+        if self.gpus > 0 and not torch.cuda.is_available():
+            raise UserError(f"--gpus {self.gpus:g} needs CUDA, which is not here; leave it out")
+
     def select(self, jobs: list[Job]) -> list[Job]:
         """Those that --only leaves."""
         if self.only is None:
             return jobs
         for pattern in self.only:
             if not any(_fits(job, pattern) for job in jobs):
-                names = ", ".join(job.name for job in jobs[:3]) or "none: there is nothing to run"
-                raise UserError(f"--only {pattern} fits no run; names are like {names}")
+                names = ", ".join(job.name for job in jobs[:3])
+                hint = f"names are like {names}" if jobs else f"{self.study} has nothing to run"
+                raise UserError(f"--only {pattern} fits no run; {hint}")
         return [job for job in jobs if any(_fits(job, p) for p in self.only)]
 
 
@@ -102,8 +108,7 @@ class Plan(_Selection):
     def __call__(self) -> int:
         """Measure, add up, print."""
         require(1 <= self.workers <= 1024, "workers", self.workers, "must be from 1 to 1024")
-        if self.gpus > 0:
-            check_device("cuda")
+        self._check_gpus()
         require(0 < self.seconds < 1e6, "seconds", self.seconds, "must be positive")
         jobs = self.select(self.all_jobs(self.out))
         left = [job for job in jobs if not job.done()]
@@ -156,7 +161,8 @@ def _show(facts: dict[str, Any]) -> None:
         return
     table = Table(title=f"{facts['study']}, scale {facts['scale']}: {SCALES[facts['scale']].says}")
     for head in ("setting", "task", "runs", "steps/s", "a run takes"):
-        table.add_column(head, justify="left" if head in ("setting", "task") else "right")
+        side = "left" if head in ("setting", "task") else "right"
+        table.add_column(head, justify=side, overflow="fold")
     for row in facts["settings"]:
         speed, time = f"{row['steps_per_second']:.3g}", _duration(row["hours_per_run"])
         table.add_row(row["setting"], row["task"], str(row["runs"]), speed, time)
@@ -170,7 +176,7 @@ def _show(facts: dict[str, Any]) -> None:
         return
     for n, hours in facts["hours_by_workers"].items():
         print(f"  {n:>3} at a time, each on a core of its own: {_duration(hours)}")
-    print("one thread per run; measured on this machine, evaluations at full length")
+    print("one thread per run, measured on this machine; episodes of evaluations at full length")
 
 
 def _duration(hours: float) -> str:
@@ -229,8 +235,8 @@ class Reproduce(_Selection):
         """Refuse what runs would fail for one by one."""
         if self.report:
             check_extras()
-        if self.gpus > 0 and self.ray is None:
-            check_device("cuda")
+        if self.ray is None:
+            self._check_gpus()
         for job in left:
             job.check()
 
@@ -269,11 +275,12 @@ class Reproduce(_Selection):
             summary |= {"claims": results["counts"], "report": results["page"]}
             summary |= {"problems": results["problems"]}
         if not self.json:
-            print(f"{finished} of {len(jobs)} runs finished")
+            print(f"{finished} of {len(jobs)} runs finished" if jobs else "nothing to run")
             for name, reason in failed.items():
                 print(f"failed: {name}: {reason}")
             if failed:
-                print(f"logs: {self.folder / 'logs'}, and run.log in the folders of the runs")
+                print(f"logs: {self.folder / 'logs'}, and run.log in the folders of the runs;")
+                print("move a run's folder away to start it anew")
             if finished + len(failed) < len(jobs):
                 print("the same command goes on where this one ended")
             print(*(outline(results) if results else [f"results: {self.folder}"]), sep="\n")
