@@ -124,6 +124,7 @@ class Plan(_Selection):
             "finished": len(jobs) - len(left),
             "steps": sum(job.steps for job in left),
             "core_hours": sum(seconds) / 3600,
+            "gpu_hours": self.gpus * sum(seconds) / 3600,
             "disk_gb": sum(_disk(left)) / 1e9,
             "hours_by_workers": {n: makespan(seconds, n) / 3600 for n in counts},
             "settings": [_setting(key, left, costs[key]) for key in keys],
@@ -170,13 +171,20 @@ def _show(facts: dict[str, Any]) -> None:
         Console(highlight=False).print(table)
     print(
         f"{facts['runs']} runs, {facts['finished']} finished; left: {facts['steps']:,} steps, "
-        f"{facts['core_hours']:.3g} core-hours, {facts['disk_gb']:.2g} GB on disk"
+        f"{_amount(facts['core_hours'])} core-hours, "
+        + (f"{_amount(facts['gpu_hours'])} GPU-hours, " if facts["gpu_hours"] else "")
+        + f"{_amount(facts['disk_gb'])} GB on disk"
     )
     if facts["finished"] == facts["runs"]:
         return
     for n, hours in facts["hours_by_workers"].items():
         print(f"  {n:>3} at a time, each on a core of its own: {_duration(hours)}")
     print("one thread per run, measured on this machine; episodes of evaluations at full length")
+
+
+def _amount(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _duration(hours: float) -> str:
