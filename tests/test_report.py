@@ -138,6 +138,16 @@ def test_nulls_and_diverged_episodes_are_signs_of_ill_health(tmp_path):
     assert (health["not_finite"], health["diverged"], health["clipped"]) == (2, 1, 1.0)
 
 
+def test_a_measured_bias_is_shown_and_a_damaged_one_reported(tmp_path):
+    folder = write_run(tmp_path)
+    assert only(tmp_path).health["bias"] is None
+    for bias, problems in ((-0.125, 0), (None, 0), ("<b>", 1)):
+        (folder / "values.json").write_text(json.dumps({"relative_bias": bias}))
+        run = only(tmp_path)
+        assert run.health["bias"] == (bias if not problems else None)
+        assert len(run.problems) == problems
+
+
 def test_a_real_run_is_read_and_repeated_by_its_command(tmp_path):
     base = resolve("InvertedPendulum-v5", "sac", "cdq")
     config = replace(

@@ -217,6 +217,9 @@ def test_evaluate_says_in_words_how_honest_the_values_are(run: Path, capsys: Cap
     (line,) = out.removeprefix(plain).splitlines()
     assert line.startswith("values: Q ")
     assert "80 % interval covers" in line
+    left = json.loads((run / "values.json").read_text())
+    assert f"bias {left['bias']:+.1f}" in line
+    assert left["weights"] == "best"
 
 
 def test_values_are_finite_and_repeat_in_another_process(

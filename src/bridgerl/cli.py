@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,7 +12,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from bridgerl import __version__
+from bridgerl import __version__, store
 from bridgerl.actors import ACTORS
 from bridgerl.critics import CRITICS
 from bridgerl.errors import BridgeError, UserError, choose, require
@@ -26,6 +27,7 @@ from bridgerl.rundir import compare, read_config, verify
 from bridgerl.studies import SCALES, STUDIES
 from bridgerl.sweep.command import Plan, Reproduce
 from bridgerl.trainer import Stopped, train
+from bridgerl.values import FILE as VALUES
 from bridgerl.values import describe
 
 RunFolder = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
@@ -60,6 +62,8 @@ class Evaluate:
         require(self.episodes >= 1, "episodes", self.episodes, "must be at least 1")
         require(0 <= self.seed < 2**32, "seed", self.seed, "must be from 0 to 2**32 - 1")
         result = play(self.run, self.weights, self.episodes, self.seed, values=self.values)
+        if self.values:
+            self._record(result)
         if self.json:
             print(json.dumps(result))
         else:
@@ -70,6 +74,12 @@ class Evaluate:
             if self.values:
                 print(describe(result["values"]))
         return 0
+
+    def _record(self, result: dict[str, Any]) -> None:
+        """Leave the figures for reports; a run that cannot be written to is judged all the same."""
+        figures = {"weights": self.weights, "step": result["step"], "seed": self.seed}
+        with suppress(OSError):
+            store.publish_file(self.run / VALUES, store.to_json(figures | result["values"]))
 
 
 @dataclass(frozen=True)

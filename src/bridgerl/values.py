@@ -14,6 +14,8 @@ from bridgerl.evaluate import play_episode
 
 TAIL = 0.01
 """Largest weight that rewards after a time limit may have had in a return that is compared."""
+FILE = "values.json"
+"""What was measured last, in the run folder."""
 LEVELS = (0.1, 0.9)
 """Quantile levels between which a calibrated law has 80 % of the returns."""
 

@@ -22,6 +22,7 @@ from bridgerl.runlog import read_metrics
 from bridgerl.studies import SCALES, STUDIES, Study
 from bridgerl.studies.jobs import Job, ToyJob, command_of
 from bridgerl.studies.manifest import MANIFEST, Manifest, read_manifest
+from bridgerl.values import FILE as VALUES
 
 NPZ = "evaluations.npz"
 UNKNOWN = "unnamed task"
@@ -207,6 +208,8 @@ def _read_run(root: Path, folder: Path) -> Run:
     warmup = _get(config, "train", "warmup")
     hours = clock.hours_per_million(warmup) if type(warmup) is int else None
     last = [int(s[-1]) for s in (clock.steps, evaluations.steps) if len(s)]
+    valued = (folder / VALUES).is_file()
+    bias = faults.or_else(None, _read_bias, folder / VALUES) if valued else None
     clip = _get(config, "critic", "grad_clip")
     health = {} if records is None else logs.health_of(records, clip)
     return Run(
@@ -226,7 +229,7 @@ def _read_run(root: Path, folder: Path) -> Run:
         config=config,
         versions=_texts(stored.get("versions")),
         command=_command(config) if config else "",
-        health=health | {"exact": done.get("exact")},
+        health=health | {"exact": done.get("exact"), "bias": bias},
         problems=tuple(faults),
     )
 
@@ -260,6 +263,15 @@ def _read_done(path: Path) -> dict[str, Any]:
     if not isinstance(done, dict) or type(done.get("step")) is not int:
         raise StorageFault(f"{path.name} is damaged: no step inside")
     return done
+
+
+def _read_bias(path: Path) -> float | None:
+    """Mean of Q - G over the mean size of the returns G, where `evaluate --values` measured it."""
+    figures = store.parse_json(store.read_json_bytes(path), path.name)
+    bias = figures.get("relative_bias", "") if isinstance(figures, dict) else ""
+    if not (bias is None or isinstance(bias, float)):
+        raise StorageFault(f"{path.name} is damaged: no bias inside")
+    return bias
 
 
 def _command(config: dict[str, Any]) -> str:
