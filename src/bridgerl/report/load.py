@@ -133,7 +133,8 @@ def _job_run(root: Path, folder: Path, job: Job) -> Run:
     )
     run = _read_toy(planned) if isinstance(job, ToyJob) else _read_training(root, planned)
     finished = run.finished and job.is_done_in(folder)
-    foreign = run.finished and not finished and run.reached >= job.steps and not run.problems
+    readable = bool(run.config) or isinstance(job, ToyJob)
+    foreign = run.finished and not finished and run.reached >= job.steps and readable
     notes = ("it is of another configuration and does not count",) if foreign else ()
     return replace(run, finished=finished, problems=(*run.problems, *notes))
 
