@@ -323,6 +323,14 @@ def test_overall_scores_are_normalised_and_compared_with_cdq(study):
     assert rows["sac+cdq"]["improvement"] is None
 
 
+def test_settings_of_different_tasks_are_not_compared_in_silence(runs):
+    build_report(runs)
+    assert "do not compare" in (runs / "results.md").read_text()
+    shutil.rmtree(runs / "Walker2d-v5")
+    build_report(runs)
+    assert "do not compare" not in (runs / "results.md").read_text()
+
+
 def test_a_slip_of_the_paper_is_shown_with_what_claims_use(study):
     data = json.loads((study / "study.json").read_text())
     data["jobs"][-1]["job"]["config"]["env"] = "HalfCheetah-v5"

@@ -33,6 +33,12 @@ def claims_note(results: dict[str, Any]) -> str:
     return VERDICTS + ("" if results["decides"] else short)
 
 
+def overall_note(results: dict[str, Any]) -> str:
+    """How scores are pooled, and whether all settings have the same tasks."""
+    mixed = len({row["tasks"] for row in results["overall"]}) > 1
+    return NORMALISED + (" Settings with different numbers of tasks do not compare." * mixed)
+
+
 def scores_note(results: dict[str, Any]) -> str:
     """What the figures of the table of scores are."""
     exact = all(row["exact"] for row in results["cells"])
@@ -153,7 +159,7 @@ def parts(results: dict[str, Any]) -> list[tuple[str, str, tuple[list[str], list
     found = [
         ("Claims", claims_note(results), claim_table(results)),
         ("Scores", scores_note(results), cell_table(results)),
-        ("Overall", NORMALISED, overall_table(results)),
+        ("Overall", overall_note(results), overall_table(results)),
     ]
     return [part for part in found if part[2][1]]
 
