@@ -75,6 +75,11 @@ class Agent(nn.Module):
         self.updates = int(state)
 
 
+def plays(name: str) -> bool:
+    """Whether playing needs this tensor of an agent's state: all but what optimisers keep."""
+    return ".optimizer." not in name
+
+
 def build_agent(actor: ActorConfig, critic: CriticConfig, spec: EnvSpec, streams: Streams) -> Agent:
     """Turn two configs into an agent; a critic starts the same whatever the actor."""
     with _initial_weights("actor", streams):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bridgerl import checkpoint
-from bridgerl.agent import Agent, build_agent
+from bridgerl.agent import Agent, build_agent, plays
 from bridgerl.envs import Task, versions
 from bridgerl.errors import UserError, choose
 from bridgerl.evaluate import evaluate
@@ -25,9 +25,9 @@ def load_agent(run: Path | str, weights: Literal["best", "last"] = "best") -> tu
     path = find(run)
     agent = build_agent(config.actor, config.critic, spec, Streams(config.seed))
     state = agent.state_dict()
-    wanted = {f"agent.{k}": v for k, v in state.items() if ".optimizer." not in k}
+    wanted = {f"agent.{k}": v for k, v in state.items() if plays(k)}
     given = checkpoint.load_weights(path)
-    given = {k: v for k, v in given.items() if k[:6] == "agent." and ".optimizer." not in k}
+    given = {k: v for k, v in given.items() if k[:6] == "agent." and plays(k)}
     checkpoint.check_fit(given, wanted, str(path / checkpoint.TENSORS))
     agent.load_state_dict({k.removeprefix("agent."): v for k, v in given.items()}, strict=False)
     return agent, int(path.name.rpartition("-")[2])

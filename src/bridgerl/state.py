@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bridgerl import checkpoint
-from bridgerl.agent import Agent, build_agent
+from bridgerl.agent import Agent, build_agent, plays
 from bridgerl.checkpoint import Snapshot
 from bridgerl.config import RunConfig
 from bridgerl.envs import Task
@@ -71,7 +71,7 @@ class RunState:
 
     def weights(self) -> dict[str, Tensor]:
         """What playing needs."""
-        return {k: v for k, v in self._agent_tensors().items() if ".optimizer." not in k}
+        return {k: v for k, v in self._agent_tensors().items() if plays(k)}
 
     def snapshot(self, metrics_mark: dict[str, Any]) -> Snapshot:
         """This moment, apart from the replay."""

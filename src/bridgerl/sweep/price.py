@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bridgerl.agent import build_agent
+from bridgerl.agent import build_agent, plays
 from bridgerl.config import RunConfig
 from bridgerl.envs import Task
 from bridgerl.lab.bench.steps import Steps
@@ -123,12 +123,12 @@ def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:
     agent = build_agent(config.actor, config.critic, spec, Streams(0))
     tensors = {k: t for k, t in agent.state_dict().items() if hasattr(t, "numel")}
     sizes = {name: t.numel() * t.element_size() for name, t in tensors.items()}
-    state, moments = sum(sizes.values()), sum(n for k, n in sizes.items() if ".optimizer." in k)
+    whole, played = sum(sizes.values()), sum(n for name, n in sizes.items() if plays(name))
     row = FLOAT * (2 * spec.obs_dim + spec.action_dim + 2)
     checkpoints = min(config.save.keep, config.steps // config.save.every + 1)
     weights = config.steps // config.save.weights_every + 1
     rows = min(config.steps, config.train.buffer_size)
-    return rows * row + checkpoints * state + weights * (state - moments)
+    return rows * row + checkpoints * whole + weights * played
 
 
 def makespan(seconds: Iterable[float], workers: int) -> float:
