@@ -6,6 +6,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -555,6 +556,14 @@ def show(page: Page, folder: Path) -> Page:
     return page
 
 
+def wait_until(page: Page, condition: str) -> None:
+    """Poll from here: the page's own policy forbids what `wait_for_function` does after one try."""
+    deadline = time.monotonic() + 30
+    while not page.evaluate(condition):
+        assert time.monotonic() < deadline, condition
+        time.sleep(0.05)
+
+
 def drawn(page: Page, task: int = 0) -> int:
     return page.locator(f".plot[data-task='{task}'] .scatterlayer .trace").count()
 
@@ -618,7 +627,7 @@ def test_the_theme_follows_the_system_and_a_button(page, runs):
     page.locator("#theme").click()
     assert page.evaluate(f"[{ground}, {ink}]") == light
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function(f"{ink} === {json.dumps(dark[1])}")
+    wait_until(page, f"{ink} === {json.dumps(dark[1])}")
 
 
 def test_a_phone_shows_the_page_without_scrolling_sideways(page, study):
@@ -645,7 +654,7 @@ def test_a_command_can_be_copied(page, study):
     page.locator("#commands summary").first.click()
     button = page.locator(".copy").first
     button.click()
-    page.wait_for_function("document.querySelector('.copy').textContent !== 'Copy'")
+    wait_until(page, "document.querySelector('.copy').textContent !== 'Copy'")
     assert button.text_content() in ("Copied", "Selected")
     assert page.evaluate("getSelection().toString()").startswith("bridgerl train --env Hopper-v5")
 
@@ -698,7 +707,7 @@ def take_picture(folder: Path, picture: Path) -> None:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1180, "height": 1180}, color_scheme="light")
         page.goto((folder / "report.html").resolve().as_uri())
-        page.wait_for_function("document.querySelector('.plot .main-svg')")
+        page.locator(".plot .main-svg").first.wait_for()
         page.screenshot(path=picture)
         browser.close()
 

@@ -20,6 +20,7 @@ from bridgerl.report.logs import Clock, Evaluations
 from bridgerl.report.stats import measure_run
 from bridgerl.runlog import read_metrics
 from bridgerl.studies import SCALES, STUDIES, Study
+from bridgerl.studies.degradation import ToyStudy
 from bridgerl.studies.jobs import Job, ToyJob, command_of
 from bridgerl.studies.manifest import MANIFEST, Manifest, read_manifest
 from bridgerl.values import FILE as VALUES
@@ -173,8 +174,7 @@ def _toy_scores(path: Path) -> tuple[dict[str, float | None], Evaluations, dict[
     data = store.parse_json(store.read_json_bytes(path), path.name)
     try:
         rows = data["runs"][0]["iterations"]
-        keys = ("w1_share", "valley")
-        last = {key: rows[-1][key] for key in keys}
+        last = {key: rows[-1][key] for key in ToyStudy.measures}
         scores = {key: None if v is None else float(v) for key, v in last.items()}
         distances = np.array([float(row["w1_share"]) for row in rows])
         return (
