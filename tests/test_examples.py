@@ -26,7 +26,7 @@ def _run(*args: str | Path, path: Path | None = None) -> str:
 
 
 def test_every_example_is_run_here() -> None:
-    text = Path(__file__).read_text() + (HERE / "test_sb3.py").read_text()
+    text = Path(__file__).read_text() + (HERE / "sb3" / "test_sb3.py").read_text()
     assert all(p.name in text for p in EXAMPLES.glob("*.py"))
 
 

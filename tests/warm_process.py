@@ -107,10 +107,18 @@ def warm_process(scratch: Path) -> Iterator[WarmProcess]:
 
 
 def _serve() -> None:
-    from bridgerl import checkpoint, cli, failpoint, runtime
+    from bridgerl.cli import main as cli
+    from bridgerl.runs import checkpoint, failpoint
+    from bridgerl.training import process as runtime
 
     # Imported at first use otherwise, in every fork anew.
-    for name in ("torch._dynamo", "typeguard", "bridgerl.trainer", "bridgerl.player", "toy_envs"):
+    for name in (
+        "torch._dynamo",
+        "typeguard",
+        "bridgerl.training.loop",
+        "bridgerl.training.play",
+        "toy_envs",
+    ):
         importlib.import_module(name)
     runtime.fingerprint(1, "cpu")  # Read the source once: all forks are of this very code.
     gc.freeze()  # Or every collection in a fork would copy all of this memory.

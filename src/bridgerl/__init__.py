@@ -5,10 +5,10 @@ from bridgerl.agent import Agent, build_agent, build_critic
 from bridgerl.config import RunConfig
 from bridgerl.critics import CRITICS
 from bridgerl.errors import BridgeError
-from bridgerl.player import load_agent
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams
-from bridgerl.trainer import Stopped, train
+from bridgerl.training.loop import Stopped, train
+from bridgerl.training.play import load_agent
 from bridgerl.types import Batch, Bootstrap, EnvSpec
 
 __version__ = "0.1.0"

@@ -2,7 +2,7 @@
 
 import sys
 
-from bridgerl.cli import main
+from bridgerl.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

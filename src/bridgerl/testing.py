@@ -14,12 +14,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from bridgerl import store
 from bridgerl.actors import ACTORS
 from bridgerl.agent import Agent, build_agent
 from bridgerl.config import decode, encode
 from bridgerl.critics import CRITICS, Critic
 from bridgerl.presets import PRESETS, resolve
+from bridgerl.runs import store
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec
 

@@ -12,18 +12,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bridgerl import store
 from bridgerl.config import decode
 from bridgerl.errors import BridgeError, StorageFault
 from bridgerl.report import logs
 from bridgerl.report.logs import Clock, Evaluations
 from bridgerl.report.stats import measure_run
-from bridgerl.runlog import read_metrics
+from bridgerl.runs import store
+from bridgerl.runs.log import read_metrics
 from bridgerl.studies import SCALES, STUDIES, Study
 from bridgerl.studies.degradation import ToyStudy
 from bridgerl.studies.jobs import Job, ToyJob, command_of
 from bridgerl.studies.manifest import MANIFEST, Manifest, read_manifest
-from bridgerl.values import FILE as VALUES
+from bridgerl.truth.calibration import FILE as VALUES
 
 NPZ = "evaluations.npz"
 UNKNOWN = "unnamed task"

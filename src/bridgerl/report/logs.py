@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from bridgerl import store
 from bridgerl.errors import StorageFault
 from bridgerl.report.stats import Array
+from bridgerl.runs import store
 
 MAX_ARRAY_BYTES = 2**28
 Record = dict[str, Any]

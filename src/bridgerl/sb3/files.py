@@ -10,10 +10,10 @@ import torch
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from torch import Tensor
 
-from bridgerl import store
-from bridgerl.checkpoint import check_fit
 from bridgerl.config import decode_fields
 from bridgerl.errors import StorageFault, UserError
+from bridgerl.runs import store
+from bridgerl.runs.checkpoint import check_fit
 
 FORMAT = 1
 CONFIG, TENSORS = "config.json", "model.safetensors"

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from bridgerl.cli.entrants import read_pair
 from bridgerl.config import EvalConfig, LogConfig, RunConfig, SaveConfig, TrainConfig
 from bridgerl.errors import require
-from bridgerl.lab.entrants import read_pair
 from bridgerl.presets import resolve
 from bridgerl.studies import paper
 from bridgerl.studies.claims import Cell, Cells, Claim

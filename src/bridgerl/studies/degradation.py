@@ -5,14 +5,14 @@ from itertools import product
 from pathlib import Path
 from typing import ClassVar
 
-from bridgerl import store
-from bridgerl.lab.commands import Toy
-from bridgerl.lab.plots import can_plot
-from bridgerl.lab.toy import draw_toy, join_toys
+from bridgerl.cli.truth import Toy
+from bridgerl.plots import can_plot
+from bridgerl.runs import store
 from bridgerl.studies import paper
 from bridgerl.studies.base import SCALES, Figure, Measure, Study
 from bridgerl.studies.claims import Beats
 from bridgerl.studies.jobs import LAW, Job, ToyJob
+from bridgerl.truth.toy import draw_toy, join_toys
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from bridgerl.bridge.schedule import SCHEDULES
-from bridgerl.lab.bias import error_table
 from bridgerl.studies import paper
 from bridgerl.studies.base import Curves, Figure, Measure, Study
 from bridgerl.studies.claims import Beats, Cell, Cells, Exceeds
 from bridgerl.studies.jobs import Job
+from bridgerl.truth.endpoint import error_table
 
 EXACT = "exact integral"
 

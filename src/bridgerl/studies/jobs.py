@@ -11,16 +11,16 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bridgerl import store
+from bridgerl.cli.flags import PROGRAM
+from bridgerl.cli.truth import Toy
 from bridgerl.config import RunConfig, decode, decode_fields, encode
 from bridgerl.errors import BridgeError
-from bridgerl.flags import PROGRAM
-from bridgerl.lab.commands import Toy
-from bridgerl.lab.plots import check_plotting
-from bridgerl.lab.toy import ToyConfig
+from bridgerl.plots import check_plotting
 from bridgerl.presets import resolve
-from bridgerl.rundir import holds
-from bridgerl.trainer import train
+from bridgerl.runs import store
+from bridgerl.runs.folder import holds
+from bridgerl.training.loop import train
+from bridgerl.truth.toy import ToyConfig
 
 LAW = "law with three modes"
 """The task of the toy."""

@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from bridgerl import store
 from bridgerl.errors import BridgeError, StorageFault
+from bridgerl.runs import store
 from bridgerl.studies.jobs import Job, job_from
 
 MANIFEST = "study.json"

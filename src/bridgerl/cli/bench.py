@@ -1,0 +1,99 @@
+"""The verb bench."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bridgerl.bench.clock import Setting
+from bridgerl.bench.growth import measure_growth
+from bridgerl.bench.ours import isolated
+from bridgerl.bench.plots import draw_growth, draw_parts
+from bridgerl.bench.table import contenders, describe, run_bench, show
+from bridgerl.cli.entrants import read_pair
+from bridgerl.cli.output import make_folder, progress, require_some, writing
+from bridgerl.errors import require
+from bridgerl.plots import check_plotting
+from bridgerl.runs import store
+from bridgerl.training.envs import Task
+
+PAIRS = (
+    "sac+cdq",
+    "td3+cdq",
+    "sac+dsac",
+    "sac+iqn",
+    "sac+tqc",
+    "sac+vf",
+    "sac+vdrl",
+    "sac+dbc",
+    "tqc of the paper = sac+tqc --preset paper",
+)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measure what a step costs, part by part, beside other libraries when they are installed.
+
+    A pair may carry a label and its critic's flags: --pairs "big = sac+dbc --preset paper".
+    Example: bridgerl bench --pairs sac+cdq sac+dbc --threads 1 2
+    """
+
+    env: str = "HalfCheetah-v5"
+    """Environment to step."""
+    pairs: tuple[str, ...] = PAIRS
+    """Actors and critics, each pair quoted with its flags; ratios are to the first."""
+    batch: int = 256
+    """Transitions per update."""
+    threads: tuple[int, ...] = (1,)
+    """CPU threads, each number in turn."""
+    seconds: float = 4.0
+    """How long a measurement lasts."""
+    repeats: int = 3
+    """Turns that everybody gets; medians are reported."""
+    growth: tuple[str, ...] = ()
+    """Pairs whose update is also measured over M, K, batch and width."""
+    peers: Path = Path(sys.executable)
+    """Python interpreter that has stable-baselines3, sb3-contrib or sbx."""
+    out: Path = Path("runs/bench")
+    """Folder for results and pictures."""
+    plot: bool = True
+    """Draw pictures."""
+    json: bool = False
+    """Print JSON."""
+
+    def __call__(self) -> int:
+        """Measure, write, print."""
+        for name in ("batch", "repeats"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "must be at least 1")
+        require(0 < self.seconds < 3600, "seconds", self.seconds, "must be in (0, 3600)")
+        for name in ("pairs", "threads"):
+            require_some(name, getattr(self, name))
+        require(min(self.threads) >= 1, "threads", self.threads, "must be at least 1")
+        pairs = [read_pair(text, self.env) for text in self.pairs]
+        require_some("pairs", tuple(pair.label for pair in pairs))
+        growing = [read_pair(text, self.env) for text in self.growth]
+        settings = [Setting(self.env, self.batch, n, self.seconds) for n in self.threads]
+        for setting in settings:
+            _ = setting.cores
+        if self.plot:
+            check_plotting()
+        Task(self.env, 0).close()
+        rivals = contenders(pairs, self.peers)
+        make_folder(self.out)
+        total = len(rivals) * len(settings) * self.repeats + len(growing)
+        with progress(total, "measuring") as bar:
+            rows = run_bench(rivals, settings, self.repeats, lambda: bar.advance(bar.task_ids[0]))
+            curves: dict[str, Any] = {}
+            for pair in growing:
+                curves[pair.label] = isolated(measure_growth, pair, settings[0])
+                bar.advance(bar.task_ids[0])
+        result = {"rows": rows, "growth": curves, "versions": describe()}
+        with writing(self.out):
+            store.publish_file(self.out / "bench.json", store.to_json(result))
+            if self.plot:
+                draw_parts(rows, self.out / "bench.png")
+                if curves:
+                    draw_growth(curves, self.out / "growth.png")
+        print(json.dumps(result)) if self.json else show(rows)
+        return 0

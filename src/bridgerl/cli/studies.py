@@ -1,0 +1,328 @@
+"""The verbs `plan` and `reproduce`."""
+
+import json
+import os
+import sys
+from collections import Counter
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from bridgerl.cli.flags import PROGRAM
+from bridgerl.cli.output import make_folder, progress, require_some
+from bridgerl.errors import UserError, choose, require
+from bridgerl.report.build import build_report, check_extras, outline
+from bridgerl.studies import SCALES, STUDIES, Study
+from bridgerl.studies.jobs import Job, TrainJob
+from bridgerl.studies.manifest import Manifest, write_manifest
+from bridgerl.studies.run.board import Board
+from bridgerl.studies.run.cluster import Cluster
+from bridgerl.studies.run.cost import StepCost, calibrate, disk_bytes, makespan
+from bridgerl.studies.run.pool import Pool
+from bridgerl.studies.run.work import Outcome
+from bridgerl.training.envs import Task
+from bridgerl.training.process import StopSignal
+
+StudyName = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="STUDY")]
+ScaleName = Literal["smoke", "cpu", "paper"]
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """Which part of a study."""
+
+    study: StudyName
+    """Table or figure, see bridgerl list."""
+    scale: ScaleName = "smoke"
+    """smoke: minutes. cpu: hours on a few cores. paper: the paper's own size."""
+    seeds: Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="INT ...")] = None
+    """Seeds instead of the scale's own."""
+    only: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")] = None
+    """Runs whose name (TASK/SETTING/seedN) contains one of these, or matches it as a pattern."""
+    out: Path = Path("studies")
+    """Folder of all studies; equal runs of several studies are shared."""
+    gpus: float = 0.0
+    """GPUs per run; above 0 runs train on cuda, and Ray gives each so much of one."""
+
+    @property
+    def chosen(self) -> Study:
+        """The study."""
+        return choose("study", self.study, STUDIES)
+
+    @property
+    def folder(self) -> Path:
+        """Where the study's report lies."""
+        return self.out / self.scale / self.study
+
+    def all_jobs(self, out: Path) -> list[Job]:
+        """Every run of the study under these seeds."""
+        for name in ("seeds", "only"):
+            values = getattr(self, name)
+            if values is not None:
+                require_some(name, values)
+        require(0 <= self.gpus <= 16, "gpus", self.gpus, "must be from 0 to 16")
+        jobs = self.chosen.jobs(self.scale, out, self.seeds)
+        return [_on_device(job, self.gpus) for job in jobs]
+
+    def _check_gpus(self) -> None:
+        if self.gpus > 0 and not torch.cuda.is_available():
+            raise UserError(f"--gpus {self.gpus:g} needs CUDA, which is not here; leave it out")
+
+    def select(self, jobs: list[Job]) -> list[Job]:
+        """Those that --only leaves."""
+        if self.only is None:
+            return jobs
+        for pattern in self.only:
+            if not any(_fits(job, pattern) for job in jobs):
+                names = ", ".join(job.name for job in jobs[:3])
+                hint = f"names are like {names}" if jobs else f"{self.study} has nothing to run"
+                raise UserError(f"--only {pattern} fits no run; {hint}")
+        return [job for job in jobs if any(_fits(job, p) for p in self.only)]
+
+
+def _fits(job: Job, pattern: str) -> bool:
+    return pattern in job.name or fnmatch(job.name, pattern)
+
+
+@dataclass(frozen=True)
+class Plan(_Selection):
+    """Say what a study costs on this machine before it is run.
+
+    A minute's calibration measures a step of every setting on every task; finished runs are free.
+    Example: bridgerl plan main --scale cpu --workers 2
+    """
+
+    workers: int = os.cpu_count() or 1
+    """Runs at a time, besides 1 and 8."""
+    seconds: float = 60.0
+    """Length of the calibration."""
+    json: bool = False
+    """Print JSON."""
+
+    def __call__(self) -> int:
+        """Measure, add up, print."""
+        require(1 <= self.workers <= 1024, "workers", self.workers, "must be from 1 to 1024")
+        self._check_gpus()
+        require(0 < self.seconds < 1e6, "seconds", self.seconds, "must be positive")
+        jobs = self.select(self.all_jobs(self.out))
+        left = [job for job in jobs if not job.done()]
+        keys = list(dict.fromkeys((job.setting, job.task) for job in left))
+        with progress(len(keys), "calibration") as bar:
+            costs = calibrate(left, self.seconds, lambda: bar.advance(bar.task_ids[0]))
+        seconds = [costs[job.setting, job.task].of(job) for job in left]
+        counts = sorted({1, 8, self.workers})
+        facts = {
+            "study": self.study,
+            "scale": self.scale,
+            "runs": len(jobs),
+            "finished": len(jobs) - len(left),
+            "steps": sum(job.steps for job in left),
+            "core_hours": sum(seconds) / 3600,
+            "gpu_hours": self.gpus * sum(seconds) / 3600,
+            "disk_gb": sum(_disk(left)) / 1e9,
+            "hours_by_workers": {n: makespan(seconds, n) / 3600 for n in counts},
+            "settings": [_setting(key, left, costs[key]) for key in keys],
+        }
+        print(json.dumps(facts)) if self.json else _show(facts)
+        return 0
+
+
+def _setting(key: tuple[str, str], left: list[Job], cost: StepCost) -> dict[str, Any]:
+    own = [job for job in left if (job.setting, job.task) == key]
+    return {
+        "setting": key[0],
+        "task": key[1],
+        "runs": len(own),
+        "steps_per_second": 1 / cost.learn,
+        "hours_per_run": cost.of(own[0]) / 3600,
+    }
+
+
+def _disk(jobs: list[Job]) -> list[int]:
+    """Bytes of every training; other jobs leave next to nothing."""
+    runs, sizes = [job for job in jobs if isinstance(job, TrainJob)], {}
+    for job in runs:
+        key = (job.setting, job.task)
+        if key not in sizes:
+            task = Task(job.task, 0)
+            sizes[key] = disk_bytes(job.config, task.spec)
+            task.close()
+    return [sizes[job.setting, job.task] for job in runs]
+
+
+def _show(facts: dict[str, Any]) -> None:
+    if not facts["runs"]:
+        print(f"{facts['study']} needs no runs: bridgerl reproduce {facts['study']} computes it")
+        return
+    table = Table(title=f"{facts['study']}, scale {facts['scale']}: {SCALES[facts['scale']].says}")
+    for head in ("setting", "task", "runs", "steps/s", "a run takes"):
+        side = "left" if head in ("setting", "task") else "right"
+        table.add_column(head, justify=side, overflow="fold")
+    for row in facts["settings"]:
+        speed, time = f"{row['steps_per_second']:.3g}", _duration(row["hours_per_run"])
+        table.add_row(row["setting"], row["task"], str(row["runs"]), speed, time)
+    if facts["settings"]:
+        Console(highlight=False).print(table)
+    print(
+        f"{facts['runs']} runs, {facts['finished']} finished; left: {facts['steps']:,} steps, "
+        f"{_amount(facts['core_hours'])} core-hours, "
+        + (f"{_amount(facts['gpu_hours'])} GPU-hours, " if facts["gpu_hours"] else "")
+        + f"{_amount(facts['disk_gb'])} GB on disk"
+    )
+    if facts["finished"] == facts["runs"]:
+        return
+    for n, hours in facts["hours_by_workers"].items():
+        print(f"  {n:>3} at a time, each on a core of its own: {_duration(hours)}")
+    print("one thread per run, measured on this machine; episodes of evaluations at full length")
+
+
+def _amount(value: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _duration(hours: float) -> str:
+    if hours < 1:
+        return f"{60 * hours:.1f} minutes"
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"
+
+
+@dataclass(frozen=True)
+class Reproduce(_Selection):
+    """Run a table or figure of the paper, or what is left of it, and write its report.
+
+    Finished runs are skipped, broken ones resumed; Ctrl-C loses nothing.
+    Example: bridgerl reproduce main --scale cpu --only HalfCheetah-v5
+    """
+
+    workers: int = os.cpu_count() or 1
+    """Runs at a time on this machine."""
+    ray: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[ADDRESS]")] = None
+    """Hand the runs to a Ray cluster: its address, or nothing for the one that is found."""
+    dry_run: bool = False
+    """List the runs and their state, and do nothing."""
+    report: bool = True
+    """Write the report when the runs are over."""
+    json: bool = False
+    """Print JSON."""
+
+    def __call__(self) -> int:
+        """Run what is left, report; 0 when all is done, 1 when not, 128 + n after a signal."""
+        require(1 <= self.workers <= 1024, "workers", self.workers, "must be from 1 to 1024")
+        require(len(self.ray or ()) <= 1, "ray", self.ray, "takes one address")
+        # Workers of a cluster have working folders of their own.
+        out = self.out if self.ray is None else self.out.absolute()
+        everything = self.all_jobs(out)
+        jobs = self.select(everything)
+        left = [job for job in jobs if not job.done()]
+        if self.dry_run:
+            self._list(jobs, left)
+            return 0
+        self._refuse(left)
+        board = Board(left, quiet=self.json)
+        runner = self._runner(board) if left else None
+        make_folder(self.folder / "logs")
+        self._record(everything)
+        outcomes, number = self._run(runner, board, left) if runner else ({}, None)
+        if self.report:
+            self._draw(everything)
+        summary = self._conclude(jobs, outcomes)
+        if self.json:
+            print(json.dumps(summary))
+        if number is not None:
+            return 128 + number
+        return 0 if summary["finished"] == len(jobs) else 1
+
+    def _refuse(self, left: list[Job]) -> None:
+        """Refuse what runs would fail for one by one."""
+        if self.report:
+            check_extras()
+        if self.ray is None:
+            self._check_gpus()
+        for job in left:
+            job.check()
+
+    def _runner(self, board: Board) -> Pool | Cluster:
+        """This machine, or a cluster."""
+        if self.ray is None:
+            return Pool(self.workers, self.folder / "logs", board)
+        return Cluster(self.ray[0] if self.ray else "auto", self.gpus, board)
+
+    def _run(
+        self, runner: Pool | Cluster, board: Board, left: list[Job]
+    ) -> tuple[dict[Job, Outcome], int | None]:
+        """Run what is left; outcomes, and the signal that came meanwhile."""
+        board.say(f"{self.study} at scale {self.scale}, {len(left)} to run:")
+        with StopSignal() as stop, board:
+            outcomes = runner.run(left, stop)
+        runner.close()
+        return outcomes, stop.number
+
+    def _draw(self, everything: list[Job]) -> None:
+        """The study's own pictures; the report does without if need be."""
+        try:
+            self.chosen.draw(everything, self.folder)
+        except OSError as error:
+            print(f"{PROGRAM}: warning: no picture: {error}", file=sys.stderr)
+
+    def _conclude(self, jobs: list[Job], outcomes: dict[Job, Outcome]) -> dict[str, Any]:
+        """Count, say what failed, write the report."""
+        counts = Counter(outcome.status for outcome in outcomes.values())
+        failed = {job.name: o.reason for job, o in outcomes.items() if o.status == "failed"}
+        finished = sum(job.done() for job in jobs)
+        summary: dict[str, Any] = {"runs": len(jobs), "finished": finished, "ran": counts["done"]}
+        summary |= {"stopped": counts["stopped"], "failed": failed, "folder": str(self.folder)}
+        results = build_report(self.folder) if self.report else None
+        if results:
+            summary |= {"claims": results["counts"], "report": results["page"]}
+            summary |= {"problems": results["problems"]}
+        if not self.json:
+            print(f"{finished} of {len(jobs)} runs finished" if jobs else "nothing to run")
+            for name, reason in failed.items():
+                print(f"failed: {name}: {reason}")
+            if failed:
+                print(f"logs: {self.folder / 'logs'}, and run.log in the folders of the runs;")
+                print("move a run's folder away to start it anew")
+            if finished + len(failed) < len(jobs):
+                print("the same command goes on where this one ended")
+            print(*(outline(results) if results else [f"results: {self.folder}"]), sep="\n")
+        return summary
+
+    def _list(self, jobs: list[Job], left: list[Job]) -> None:
+        waiting = set(left)
+        rows = [
+            {"name": j.name, "state": _state(j, j in waiting), "command": j.command} for j in jobs
+        ]
+        if self.json:
+            print(json.dumps(rows))
+            return
+        for row in rows:
+            print(f"{row['state']:<12} {row['name']}\n             {row['command']}")
+        print(f"{len(jobs)} runs, {len(jobs) - len(left)} finished")
+
+    def _record(self, jobs: list[Job]) -> None:
+        """What the report reads: which runs make up the study."""
+        folders = {job.folder: job for job in jobs}
+        manifest = Manifest(self.study, self.scale, self.seeds, self.gpus, folders)
+        write_manifest(self.folder, manifest)
+
+
+def _state(job: Job, left: bool) -> str:
+    if not left:
+        return "finished"
+    step = job.progress()
+    return f"at {step:,}" if step else "not begun"
+
+
+def _on_device(job: Job, gpus: float) -> Job:
+    """A training on a GPU, if one is asked for."""
+    if gpus == 0 or not isinstance(job, TrainJob):
+        return job
+    train = replace(job.config.train, device="cuda")
+    return replace(job, config=replace(job.config, train=train))

@@ -1,0 +1,128 @@
+"""The verb `report`: tables, curves and verdicts of the runs in a folder."""
+
+import importlib.util
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import tyro
+
+from bridgerl.cli.flags import PROGRAM
+from bridgerl.errors import UserError
+from bridgerl.runs import store
+
+if TYPE_CHECKING:
+    from bridgerl.studies.manifest import Manifest
+
+EXTRAS = ("plotly", "scipy", "jinja2")
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write one page with tables, curves and verdicts of the runs in a folder.
+
+    The page opens from disk; tables as .md, .tex and .json lie beside it.
+    Example: bridgerl report runs
+    """
+
+    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
+    """Folder of a study, of runs, or of other people's evaluations.npz."""
+    out: Path | None = None
+    """The page, NAME.html, with NAME.md, .tex, .json; by default DIR/report.html and results.*."""
+    json: bool = False
+    """Print the results as JSON."""
+
+    def __call__(self) -> int:
+        """Read, judge, write, say where."""
+        results = build_report(self.folder, self.out)
+        if self.json:
+            from bridgerl.report.tables import to_json
+
+            print(to_json(results), end="")
+            return 0
+        if results["planned"]:
+            print(f"{results['finished']} of {results['planned']} runs finished")
+        if results["rest"]:
+            print(f"to run the rest: {results['rest']}")
+        print(*outline(results), sep="\n")
+        return 0
+
+
+def outline(results: dict[str, Any]) -> list[str]:
+    """What a terminal shows of a report: verdicts counted, problems, where the page is."""
+    lines = []
+    for key, words in results["counts"].items():
+        said = ", ".join(f"{count} {word}" for word, count in words.items())
+        lines.append(f"claims by {results['measures'][key]['head']}: {said}")
+    if results["problems"]:
+        lines.append(f"problems: {len(results['problems'])}, listed on the page")
+    return [*lines, f"report: {results['page']}"]
+
+
+def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:
+    """Write the page and the tables of a folder; returns results, page, what to type."""
+    check_extras()
+    page = folder / "report.html" if out is None else out
+    _refuse(folder, page)
+    # These need the extras, and `train` does not need these.
+    from bridgerl.report.load import load
+    from bridgerl.report.page import render
+    from bridgerl.report.results import summarise_source
+    from bridgerl.report.tables import to_json, to_latex, to_markdown
+
+    source = load(folder)
+    if not source.runs and source.study is None:
+        reasons = "".join(f"; {problem}" for problem in source.problems)
+        raise UserError(f"{folder} holds no runs and no evaluations.npz{reasons}")
+    results = summarise_source(source)
+    tables = page.with_name("results.md") if out is None else page
+    texts = {
+        page: render(source, results),
+        tables.with_suffix(".md"): to_markdown(results),
+        tables.with_suffix(".tex"): to_latex(results),
+        tables.with_suffix(".json"): to_json(results),
+    }
+    try:
+        for path, text in texts.items():
+            store.publish_file(path, text.encode(errors="replace"))
+    except OSError as error:
+        raise UserError(f"{page} cannot be written: {error.strerror}; change --out") from None
+    done = all(run.finished for run in source.runs)
+    rest = None if done else _rest(folder, source.manifest)
+    return results | {"page": str(page), "rest": rest}
+
+
+def _rest(folder: Path, made: "Manifest | None") -> str | None:
+    """The command that goes on with a study, whose folder is OUT/SCALE/STUDY unless moved."""
+    folder = folder.resolve()
+    if made is None or folder.parts[-2:] != (made.scale, made.study):
+        return None
+    out = os.path.relpath(folder.parents[1])
+    words = [PROGRAM, "reproduce", made.study, "--scale", made.scale]
+    words += ["--seeds", *map(str, made.seeds)] if made.seeds is not None else []
+    words += ["--gpus", f"{made.gpus:g}"] if made.gpus else []
+    words += ["--out", out] if out != "studies" else []
+    return shlex.join(words)
+
+
+def check_extras() -> None:
+    """Refuse without the libraries of the extra."""
+    missing = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f"report needs {', '.join(missing)}: pip install 'bridgerl[report]'")
+
+
+def _refuse(folder: Path, page: Path) -> None:
+    """Refuse paths that cannot be read or written, before any work."""
+    if not os.path.isdir(folder):
+        raise UserError(f"{folder} is not a folder")
+    if os.path.isdir(page):
+        raise UserError(f"--out {page} is a folder; name a file, e.g. {page / 'report.html'}")
+    if page.suffix != ".html":
+        raise UserError(f"--out {page} must end in .html")
+    if not os.path.isdir(page.parent):
+        raise UserError(f"--out {page}: there is no folder {page.parent}")
+    if not os.access(page.parent, os.W_OK | os.X_OK):
+        raise UserError(f"{page.parent} is not writable; change --out")

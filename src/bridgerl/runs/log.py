@@ -1,0 +1,240 @@
+"""What a run writes down: deterministic metrics, wall-clock timing, TensorBoard, evaluations."""
+
+import contextlib
+import hashlib
+import io
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+from bridgerl.errors import StorageFault
+from bridgerl.runs import store
+from bridgerl.runs.failpoint import failpoint
+
+# Our names on the left, the tags Stable-Baselines3 users look for on the right.
+SB3_TAGS = {
+    "episode/return_mean": "rollout/ep_rew_mean",
+    "episode/length_mean": "rollout/ep_len_mean",
+    "critic/loss": "train/critic_loss",
+    "actor/loss": "train/actor_loss",
+    "actor/temperature": "train/ent_coef",
+    "actor/temperature_loss": "train/ent_coef_loss",
+    "eval/return_mean": "eval/mean_reward",
+    "eval/length_mean": "eval/mean_ep_length",
+}
+
+Record = dict[str, Any]
+
+
+class RunLog:
+    """Append-only log of one run; `resume` cuts it back to what a checkpoint saw."""
+
+    def __init__(self, run: Path, *, tensorboard: bool) -> None:
+        self._run = run
+        self._file = store.open_owned(run / "metrics.jsonl", "ab")
+        try:
+            self._timing = store.open_owned(run / "timing.jsonl", "ab")
+        except StorageFault:
+            self._file.close()
+            raise
+        # Checkpoints rest on the log, so a power cut must not take its name away.
+        store.sync_folder(run)
+        self._hash = hashlib.sha256()
+        self._bytes = 0
+        self._pending = b""
+        self._started = time.monotonic()
+        self._want_tensorboard = tensorboard
+        self._writer: Any = None
+        self.evaluations: list[Record] = []
+
+    def resume(self, mark: dict[str, Any], step: int) -> None:
+        """Forget everything written after the checkpoint at this step."""
+        size = mark["bytes"]
+        data = store.read_bytes(self._run / "metrics.jsonl", size)
+        records = read_metrics(data)
+        failpoint("log.resume")
+        os.ftruncate(self._file.fileno(), size)
+        failpoint("log.truncated")
+        self._bytes, self._hash = size, hashlib.sha256(data)
+        self.evaluations = [r for r in records if r["kind"] == "eval"]
+        self._open_tensorboard(step)
+
+    def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
+        """Append one record; non-finite numbers become null."""
+        record: Record = {"kind": kind, "step": step} | {k: _plain(v) for k, v in values.items()}
+        self._pending += json.dumps(record, allow_nan=False).encode() + b"\n"
+        self._append()
+        if kind == "eval":
+            self.evaluations.append(record)
+            self._write_evaluations()
+        self._tensorboard(step, record)
+
+    def timing(self, step: int, **values: float) -> None:
+        """Append wall-clock facts, kept apart because they never repeat."""
+        memory = psutil.Process().memory_info().rss / 2**20
+        seconds = time.monotonic() - self._started
+        row = {"step": step, "seconds": seconds, "memory_mb": memory, **values}
+        line = json.dumps({k: round(v, 4) for k, v in row.items()}).encode() + b"\n"
+        _write_whole(self._timing, line, os.fstat(self._timing.fileno()).st_size, "timing")
+        if "steps_per_second" in values:
+            self._draw({"time/fps": values["steps_per_second"]}, step)
+
+    def mark(self) -> dict[str, Any]:
+        """Length and checksum of all written so far, synced to disk."""
+        self._append()
+        if self._pending:
+            raise OSError("metrics.jsonl cannot be written")
+        os.fsync(self._file.fileno())
+        if self._writer is not None:
+            with self._spare_tensorboard():
+                self._writer.flush()
+        return {"bytes": self._bytes, "sha256": self._hash.hexdigest()}
+
+    def close(self) -> None:
+        """Flush everything."""
+        self._append()
+        self._file.close()
+        self._timing.close()
+        if self._writer is not None:
+            with self._spare_tensorboard():
+                self._writer.close()
+
+    def _append(self) -> None:
+        """Write pending lines whole; a full disk leaves no half line and loses nothing."""
+        if self._pending and _write_whole(self._file, self._pending, self._bytes, "metrics"):
+            self._hash.update(self._pending)
+            self._bytes += len(self._pending)
+            self._pending = b""
+
+    def _write_evaluations(self) -> None:
+        """The arrays of Stable-Baselines3's EvalCallback, so its plotting tools work here."""
+        rows = self.evaluations
+        path = self._run / "evaluations.npz"
+        temporary = self._run / ".tmp-evaluations.npz"
+        try:
+            np.savez(
+                temporary,
+                timesteps=np.array([r["step"] for r in rows]),
+                results=_rectangle([r["eval/returns"] for r in rows]),
+                ep_lengths=_rectangle([r["eval/lengths"] for r in rows]),
+            )
+            temporary.rename(path)
+        except OSError as error:
+            print(f"bridgerl: warning: {path} not written: {error}", file=sys.stderr)
+
+    def _open_tensorboard(self, step: int) -> None:
+        if not self._want_tensorboard:
+            return
+        self._want_tensorboard = False
+        with contextlib.suppress(ImportError), self._spare_tensorboard():
+            from torch.utils.tensorboard import SummaryWriter
+
+            # Curves drawn after the checkpoint belong to a future that did not happen.
+            self._writer = SummaryWriter(str(self._run / "tb"), purge_step=step + 1)
+
+    def _tensorboard(self, step: int, record: Record) -> None:
+        self._open_tensorboard(step)
+        if record["kind"] != "episode":
+            values = {SB3_TAGS.get(k, k): v for k, v in record.items() if isinstance(v, float)}
+            self._draw(values, step)
+
+    def _draw(self, values: dict[str, float], step: int) -> None:
+        if self._writer is not None:
+            with self._spare_tensorboard():
+                for name, value in values.items():
+                    self._writer.add_scalar(name, value, step)
+
+    @contextlib.contextmanager
+    def _spare_tensorboard(self) -> Iterator[None]:
+        """Do without it when the disk is full: metrics.jsonl holds the same numbers."""
+        try:
+            yield
+        except OSError as error:
+            self._writer = None
+            print(f"bridgerl: warning: no more TensorBoard events: {error}", file=sys.stderr)
+
+
+def _write_whole(file: io.FileIO, data: bytes, size: int, name: str) -> bool:
+    """Append to a file of this size, all or nothing; False when the disk does not take it."""
+    try:
+        os.ftruncate(file.fileno(), size)  # A failed attempt may have left its half.
+        failpoint(f"{name}.append")
+        half = len(data) // 2
+        written = file.write(data[:half])
+        failpoint(f"{name}.mid_line")
+        written += file.write(data[half:])
+        if written == len(data):
+            return True
+    except OSError:
+        pass
+    with contextlib.suppress(OSError):
+        os.ftruncate(file.fileno(), size)
+    return False
+
+
+def read_metrics(data: bytes) -> list[Record]:
+    """Records of a metrics.jsonl, refusing lines that are not what `record` writes.
+
+    A last line without its end is one being written right now, or torn by a kill: not yet there.
+    """
+    records = []
+    for number, line in enumerate(data.split(b"\n")[:-1], 1):
+        record = store.parse_json(line, f"metrics.jsonl line {number}")
+        if not _is_record(record):
+            raise StorageFault(f"metrics.jsonl line {number} is damaged: not a record")
+        records.append(record)
+    return records
+
+
+def _is_record(record: Any) -> bool:
+    """Whether `record` could have written this, as far as its readers rely on it."""
+    if not isinstance(record, dict) or type(record.get("step")) is not int:
+        return False
+    if record.get("kind") != "eval":
+        return isinstance(record.get("kind"), str)
+    rows = [
+        [record.get("eval/return_mean")],
+        record.get("eval/returns"),
+        record.get("eval/lengths"),
+    ]
+    return all(
+        isinstance(row, list) and row and all(type(v) in (int, float) for v in row) for row in rows
+    )
+
+
+def summary(evaluations: list[Record]) -> dict[str, Any]:
+    """Best, final and average of the evaluation means: the three ways tables are made."""
+    means = [r["eval/return_mean"] for r in evaluations]
+    if not means:
+        return {}
+    best = max(range(len(means)), key=means.__getitem__)
+    return {
+        "best_return": means[best],
+        "best_step": evaluations[best]["step"],
+        "final_return": means[-1],
+        "average_return": sum(means) / len(means),
+        "last_ten_return": sum(means[-10:]) / len(means[-10:]),
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A JSON value: floats finite or null, lists element by element."""
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value
+
+
+def _rectangle(rows: list[list[float]]) -> np.ndarray:
+    """Rows as one array; a run whose episode count changed is padded with NaN."""
+    width = max(len(r) for r in rows)
+    return np.array([r + [math.nan] * (width - len(r)) for r in rows])

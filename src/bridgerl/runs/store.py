@@ -1,0 +1,283 @@
+"""Files that survive a kill: hashed, synced, renamed into place, read back with suspicion."""
+
+import contextlib
+import fcntl
+import hashlib
+import io
+import json
+import math
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import Any, Literal
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from bridgerl.errors import Busy, StorageFault, UserError
+from bridgerl.runs.failpoint import failpoint
+
+MANIFEST = "manifest.json"
+FORMAT = 1
+SEAL = "sha256"
+MAX_JSON_BYTES = 64 * 2**20
+
+
+def sha256(data: bytes) -> str:
+    """Hex digest of the bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def to_json(data: Any) -> bytes:
+    """Canonical JSON: sorted keys, no NaN."""
+    return json.dumps(data, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def parse_json(data: bytes, name: str) -> Any:
+    """Strict JSON: no duplicate keys, no NaN, no bombs; the fault names the file."""
+
+    def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
+        if len(result) != len(pairs):
+            raise ValueError("duplicate keys")
+        return result
+
+    def finite(word: str) -> float:
+        value = float(word)
+        if not math.isfinite(value):
+            raise ValueError(f"{word} is not a finite number")
+        return value
+
+    try:
+        if len(data) > MAX_JSON_BYTES:
+            raise ValueError("too large")
+        return json.loads(
+            data.decode(),
+            object_pairs_hook=no_duplicates,
+            parse_float=finite,
+            parse_constant=finite,
+        )
+    except (ValueError, RecursionError) as error:
+        raise StorageFault(f"{name} is damaged: {error}") from None
+
+
+def to_sealed_json(data: dict[str, Any]) -> bytes:
+    """Canonical JSON of an object that carries the checksum of its other fields."""
+    return to_json({**data, SEAL: sha256(to_json(data))})
+
+
+def open_sealed_json(data: bytes, name: str) -> dict[str, Any]:
+    """The object behind `to_sealed_json`, proven to be unchanged."""
+    value = parse_json(data, name)
+    if not isinstance(value, dict):
+        raise StorageFault(f"{name} is damaged: not a JSON object")
+    seal = value.pop(SEAL, None)
+    if seal != sha256(to_json(value)):
+        raise StorageFault(f"{name} is damaged: its checksum differs")
+    return value
+
+
+def read_bytes(path: Path, limit: int | None = None) -> bytes:
+    """Read a regular file, or its first bytes; links and missing files are damage."""
+    if path.is_symlink() or not path.is_file():
+        raise StorageFault(f"{path} is missing or not a regular file")
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            return file.read(size if limit is None else min(size, limit))
+    except OSError as error:
+        raise StorageFault(f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_json_bytes(path: Path) -> bytes:
+    """Read a file that should hold JSON, but not all of one that is far too large for it."""
+    return read_bytes(path, MAX_JSON_BYTES + 1)
+
+
+def open_owned(path: Path, mode: Literal["a+b", "ab"]) -> io.FileIO:
+    """Open a file of the run folder for appending; never through a link to somewhere else."""
+    flags = os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags |= os.O_RDWR if "+" in mode else os.O_WRONLY
+    try:
+        return io.FileIO(os.open(path, flags, 0o666), mode)
+    except OSError as error:
+        raise StorageFault(f"{path} cannot be written: {error.strerror}") from None
+
+
+def pack(tensors: dict[str, Tensor]) -> bytes:
+    """Tensors as safetensors bytes."""
+    return safetensors.torch.save(
+        {
+            k: v.detach().cpu().clone(memory_format=torch.contiguous_format)
+            for k, v in tensors.items()
+        }
+    )
+
+
+def unpack(data: bytes, name: str) -> dict[str, Tensor]:
+    """Tensors from safetensors bytes; runs no code, whatever the bytes are."""
+    try:
+        return safetensors.torch.load(data)
+    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        text = " ".join(str(error).split())
+        raise StorageFault(f"{name} is damaged: {text}") from None
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and its parents durable."""
+    missing = [p for p in (path, *path.parents) if not p.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync_folder(folder.parent)
+
+
+def write_file(path: Path, data: bytes, name: str | None = None) -> None:
+    """Write and sync a file that nobody looks at yet; `name` is what it will be called."""
+    with path.open("xb") as file:
+        half = len(data) // 2
+        file.write(data[:half])
+        file.flush()
+        failpoint(f"write.{name or path.name}.half")
+        file.write(data[half:])
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Make renames in a folder durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def publish_file(path: Path, data: bytes) -> None:
+    """Write a file under its name at once or not at all."""
+    temporary = path.parent / f".tmp-{path.name}-{secrets.token_hex(4)}"
+    try:
+        write_file(temporary, data, path.name)
+        failpoint(f"publish.{path.name}")
+        if path.is_dir() and not path.is_symlink():  # A file cannot take the place of a folder.
+            discard(path)
+        temporary.rename(path)
+        sync_folder(path.parent)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def publish_folder(
+    parent: Path, name: str, files: dict[str, bytes], manifest: dict[str, Any]
+) -> None:
+    """Write a folder of files with a checksummed manifest, under its name at once or not at all."""
+    temporary = parent / f".tmp-{name}-{secrets.token_hex(4)}"
+    listing = [
+        {"name": key, "size": len(data), "sha256": sha256(data)} for key, data in files.items()
+    ]
+    try:
+        temporary.mkdir()
+        for key, data in files.items():
+            write_file(temporary / key, data)
+        failpoint("ckpt.before_manifest")
+        full = {"format": FORMAT, "files": listing, **manifest}
+        write_file(temporary / MANIFEST, to_sealed_json(full))
+        sync_folder(temporary)
+        failpoint("ckpt.after_manifest")
+        if os.path.lexists(parent / name):  # Left by a branch of the run that was given up.
+            discard(parent / name)
+        temporary.rename(parent / name)
+        failpoint("ckpt.after_rename")
+        sync_folder(parent)
+    except OSError:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a published folder, proven unchanged, its format known."""
+    if folder.is_symlink() or not folder.is_dir():
+        raise StorageFault(f"{folder} is missing or not a folder")
+    path = folder / MANIFEST
+    data = read_json_bytes(path)
+    plain = parse_json(data, str(path))
+    version = plain.get("format") if isinstance(plain, dict) else None
+    # Before the checksum: a later release may seal otherwise, and its work must not be skipped.
+    if type(version) is int and version > FORMAT:
+        raise UserError(f"{path} has format {version}, this release reads format {FORMAT}")
+    manifest = open_sealed_json(data, str(path))
+    if version != FORMAT or not isinstance(manifest.get("files"), list):
+        raise StorageFault(f"{path} is damaged: not a manifest")
+    return manifest
+
+
+def read_folder(folder: Path, names: set[str]) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Manifest and files of a published folder; exactly these names, every checksum verified."""
+    manifest = read_manifest(folder)
+    rows = manifest["files"]
+    if not all(isinstance(r, dict) and isinstance(r.get("name"), str) for r in rows):
+        raise StorageFault(f"{folder / MANIFEST} is damaged: not a list of files")
+    if sorted(r["name"] for r in rows) != sorted(names):
+        raise StorageFault(f"{folder / MANIFEST} is damaged: it lists other files than expected")
+    files = {}
+    for row in rows:
+        path, size = folder / row["name"], row.get("size")
+        if type(size) is not int or size < 0:
+            raise StorageFault(f"{folder / MANIFEST} is damaged: a size is not a size")
+        data = read_bytes(path, size + 1)
+        if len(data) != size or sha256(data) != row.get("sha256"):
+            raise StorageFault(f"{path} is damaged: size or checksum differs from the manifest")
+        files[row["name"]] = data
+    return manifest, files
+
+
+def discard(path: Path) -> None:
+    """Take a folder out of sight in one step, then delete it."""
+    trash = path.parent / f".trash-{path.name}-{secrets.token_hex(4)}"
+    path.rename(trash)
+    failpoint("prune.mid")
+    _delete(trash)
+
+
+def sweep(folder: Path) -> None:
+    """Delete what interrupted writers left."""
+    for path in [*folder.glob(".tmp-*"), *folder.glob(".trash-*")]:
+        _delete(path)
+        failpoint("sweep.mid")
+
+
+def _delete(path: Path) -> None:
+    """Delete a folder or a file; what cannot be deleted now is swept at the next start."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+class RunLock:
+    """A kernel lock on a run folder: one writer, released even by kill -9."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = open_owned(folder / "run.lock", "a+b")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.seek(0)
+            holder = self._file.read(32).decode(errors="replace").strip() or "unknown"
+            self._file.close()
+            if not isinstance(error, BlockingIOError):
+                raise
+            raise Busy(
+                f"{folder} is being written by process {holder}; wait for it or change --out"
+            ) from None
+        with contextlib.suppress(OSError):  # On a full disk it is a lock all the same.
+            self._file.truncate(0)
+            self._file.write(str(os.getpid()).encode())
+
+    def release(self) -> None:
+        """Let the next writer in."""
+        self._file.close()

@@ -1,0 +1,113 @@
+"""What a person sees while a study runs: a live table on a terminal, lines elsewhere."""
+
+import json
+import time
+from contextlib import suppress
+from datetime import timedelta
+from typing import Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from bridgerl.studies.jobs import Job, last_lines
+from bridgerl.studies.run.work import Outcome
+
+WIDE = 76
+"""Columns from which on there is room for more than names and steps."""
+SHOWN = 20
+"""Runs under way that the table has room for."""
+
+
+class Board:
+    """The state of every job of a study."""
+
+    def __init__(self, jobs: list[Job], *, quiet: bool = False) -> None:
+        self.console = Console(stderr=True, quiet=quiet, highlight=False)
+        self._live = Live(console=self.console, auto_refresh=False, transient=True)
+        self._is_live = self.console.is_terminal and not quiet
+        self._jobs = jobs
+        self._running: dict[Job, tuple[float, int]] = {}
+        self._ended: dict[Job, Outcome] = {}
+        self._begun = time.monotonic()
+
+    def __enter__(self) -> Self:
+        """Show the table."""
+        if self._is_live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the terminal as it was."""
+        if self._is_live:
+            self._live.stop()
+
+    def started(self, job: Job) -> None:
+        """A job's process runs."""
+        self._running[job] = (time.monotonic(), job.progress())
+        if not self._is_live:
+            self.say(f"start   {job.name}")
+
+    def died(self, job: Job, reason: str) -> None:
+        """A job's process is gone and will be replaced."""
+        self._running.pop(job, None)
+        self.say(f"again   {job.name}: {reason}; it is taken up again")
+
+    def ended(self, job: Job, outcome: Outcome) -> None:
+        """A job is over."""
+        self._running.pop(job, None)
+        self._ended[job] = outcome
+        tail = f": {outcome.reason}" if outcome.reason else ""
+        self.say(f"{outcome.status:<7} {job.name}{tail}  ({len(self._ended)}/{len(self._jobs)})")
+
+    def refresh(self) -> None:
+        """Draw the table anew."""
+        if self._is_live:
+            with suppress(OSError):
+                self._live.update(self._table(), refresh=True)
+
+    def say(self, text: str) -> None:
+        """Print a line above the table."""
+        # A lost terminal or a full disk must not end the runs.
+        with suppress(OSError, SystemExit):
+            self.console.print(text, markup=False, soft_wrap=True)
+
+    def _table(self) -> Group:
+        table = Table(box=None, padding=(0, 2), pad_edge=False)
+        wide = self.console.width >= WIDE
+        heads = ("run", "", "step", "steps/s", "left", "last return") if wide else ("run", "step")
+        for head in heads:
+            side = "left" if head in ("run", "") else "right"
+            table.add_column(head, justify=side, overflow="fold")
+        total = sum(job.steps for job in self._jobs)
+        done = sum(job.steps for job, o in self._ended.items() if o.status == "done")
+        steps = {job: job.progress() for job in self._running}
+        done += sum(steps.values())
+        for job, (since, first) in list(self._running.items())[:SHOWN]:
+            step = steps[job]
+            speed = (step - first) / (time.monotonic() - since)
+            left = str(timedelta(seconds=round((job.steps - step) / speed))) if speed > 0 else "-"
+            bar = ProgressBar(job.steps, step, width=20)
+            shown = f"{speed:.0f}" if speed > 0 else "-"
+            more = (shown, left, last_return(job)) if wide else ()
+            table.add_row(job.name, *([bar] if wide else []), f"{step:,}", *more)
+        hidden = len(self._running) - SHOWN
+        note = f" ({hidden} more running)" if hidden > 0 else ""
+        spent = timedelta(seconds=round(time.monotonic() - self._begun))
+        failed = sum(o.status == "failed" for o in self._ended.values())
+        head = f"{len(self._ended)} of {len(self._jobs)} runs ended, {failed} failed, "
+        head += (
+            f"{len(self._running)} running{note}, {100 * done / max(total, 1):.0f} % of all steps"
+        )
+        return Group(Text(f"{head}, {spent}"), table)
+
+
+def last_return(job: Job) -> str:
+    """The return of the last evaluation in a run folder."""
+    with suppress(ValueError, KeyError, TypeError):
+        for line in last_lines(job.folder / "metrics.jsonl", 65536):
+            if b'"eval/return_mean"' in line:
+                return f"{json.loads(line)['eval/return_mean']:.1f}"
+    return "-"

@@ -1,0 +1,79 @@
+"""Jobs on a Ray cluster that is already there: Ray places, ships and restarts; we resume."""
+
+import socket
+from typing import Any
+
+from bridgerl.errors import EnvFault, UserError
+from bridgerl.studies.jobs import Job, write_job
+from bridgerl.studies.run.board import Board
+from bridgerl.studies.run.work import RETRIES, Outcome, perform
+from bridgerl.training.process import StopSignal
+
+TICK = 0.5
+
+
+class Cluster:
+    """Runs every job as a Ray task with its own CPU, and a share of a GPU if asked."""
+
+    def __init__(self, address: str, gpus: float, board: Board) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise UserError("--ray needs Ray: pip install 'bridgerl[ray]'") from None
+        self._ray: Any = ray
+        self._gpus, self._board = gpus, board
+        self._connect(address)
+
+    def _connect(self, address: str) -> None:
+        try:
+            _knock(address)
+            self._ray.init(address=address, log_to_driver=False, logging_level="error")
+        except (OSError, ValueError, RuntimeError, self._ray.exceptions.RayError) as error:
+            text = str(error).splitlines()[0]
+            start = "start one by: ray start --head"
+            raise EnvFault(f"no Ray cluster at {address!r} ({text}); {start}") from None
+
+    def run(self, jobs: list[Job], stop: StopSignal) -> dict[Job, Outcome]:
+        """Run all jobs, or until a signal; then each ends after a checkpoint."""
+        ray = self._ray
+        task = ray.remote(num_cpus=1, num_gpus=self._gpus, max_retries=RETRIES)(perform)
+        pending = {task.options(name=job.name).remote(write_job(job)): job for job in jobs}
+        waiting = {job: job.progress() for job in jobs}
+        outcomes: dict[Job, Outcome] = {}
+        asked = False
+        while pending:
+            if stop.number is not None and not asked:
+                asked = True
+                for ref in pending:
+                    ray.cancel(ref, force=False)
+            ready, _ = ray.wait(list(pending), num_returns=1, timeout=TICK)
+            for ref in ready:
+                job = pending.pop(ref)
+                outcomes[job] = self._outcome(ref)
+                self._board.ended(job, outcomes[job])
+            # Ray does not say when a task leaves its queue; the run folder does.
+            for job in [j for j in pending.values() if j in waiting and j.progress() != waiting[j]]:
+                del waiting[job]
+                self._board.started(job)
+            self._board.refresh()
+        return outcomes
+
+    def _outcome(self, ref: Any) -> Outcome:
+        errors = self._ray.exceptions
+        try:
+            return Outcome(*self._ray.get(ref))
+        except errors.TaskCancelledError:
+            return Outcome("stopped", "cancelled before it began or after a checkpoint")
+        except errors.RayError as error:
+            return Outcome("failed", " ".join(str(error).split())[:300])
+
+    def close(self) -> None:
+        """Leave the cluster."""
+        self._ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """Raise OSError unless something listens; Ray itself would try again for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host, int(port)), timeout=5).close()

@@ -1,0 +1,139 @@
+"""What a study costs on this machine, from a minute's measurement of its own steps."""
+
+import heapq
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bridgerl.agent import build_agent, plays
+from bridgerl.bench.steps import Steps
+from bridgerl.config import RunConfig
+from bridgerl.streams import Streams
+from bridgerl.studies.jobs import Job, ToyJob, TrainJob
+from bridgerl.training.envs import Task
+from bridgerl.training.process import tuned_process
+from bridgerl.truth.toy import ToyConfig, run_toy
+from bridgerl.types import EnvSpec
+
+EPISODE = 1_000
+"""Steps of an evaluation episode at most, on every task of the paper."""
+FLOAT = 4
+OVERHEAD = 5.0
+"""Seconds to start a run: Python, torch, the first checkpoint."""
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Seconds of the three kinds of steps a job is made of."""
+
+    learn: float
+    warmup: float = 0.0
+    evaluate: float = 0.0
+
+    def of(self, job: Job) -> float:
+        """Seconds of a whole job, its evaluation episodes at full length."""
+        if not isinstance(job, TrainJob):
+            return OVERHEAD + job.steps * self.learn
+        steps, evaluation = job.steps, job.config.eval
+        warmup = min(job.config.train.warmup, steps)
+        evaluations = -(-steps // evaluation.every)
+        eval_steps = evaluations * evaluation.episodes * min(EPISODE, evaluation.max_steps)
+        learning = (steps - warmup) * self.learn
+        return OVERHEAD + warmup * self.warmup + learning + eval_steps * self.evaluate
+
+
+def calibrate(
+    jobs: Iterable[Job], seconds: float, tick: Callable[[], None]
+) -> dict[tuple[str, str], StepCost]:
+    """The cost of a step by setting and task, all within about so many seconds.
+
+    Where one update takes a quarter of its share, other tasks of the setting take its cost over:
+    such updates are dominated by atoms, not by the size of an observation.
+    """
+    samples = {(job.setting, job.task): job for job in jobs}
+    share = seconds / max(len(samples), 1)
+    costs: dict[tuple[str, str], StepCost] = {}
+    slow: dict[str, float] = {}
+    for (setting, task), job in samples.items():
+        match job:
+            case TrainJob():
+                cost = measure(job.config, share, slow.get(setting))
+            case ToyJob():
+                cost = measure_toy(job.toy)
+            case _:
+                raise TypeError(f"no price for {job.kind}")
+        if cost.learn > share / 4:
+            slow[setting] = cost.learn
+        costs[setting, task] = cost
+        tick()
+    return costs
+
+
+def measure(config: RunConfig, seconds: float, learn: float | None = None) -> StepCost:
+    """The typical cost of a step of each kind; of a learning one only if it is not known yet."""
+    with tuned_process(max(config.train.threads, 1)):
+        task, streams = Task(config.env, 0), Streams(0, config.train.device)
+        agent = build_agent(config.actor, config.critic, task.spec, streams)
+        steps = Steps(task, agent, streams, config.train.batch_size, config.train.device)
+
+        def learn_step() -> None:
+            float(steps.learn()["critic/loss"])  # A GPU's update is over only when it answers.
+
+        try:
+            warmup = _typical(steps.act_at_random, 0.1 * seconds, config.train.batch_size)
+            evaluate = _typical(steps.play, 0.1 * seconds, 5)
+            if learn is None:
+                learn_step()  # The first one allocates.
+                learn = _typical(learn_step, 0.6 * seconds, config.actor.delay)
+            return StepCost(learn, warmup, evaluate)
+        finally:
+            task.close()
+
+
+def _typical(step: Callable[[], None], seconds: float, period: int) -> float:
+    """Mean seconds of a step over whole periods, the outermost twentieths capped, for so long."""
+    spent: list[float] = []
+    while sum(spent) < seconds or len(spent) % period or not spent:
+        started = time.perf_counter()
+        step()
+        spent.append(time.perf_counter() - started)
+    # Delayed policies take turns of cheap and dear steps: a median would miss one kind.
+    low, high = np.quantile(spent, [0.05, 0.95])
+    return float(np.clip(spent, low, high).mean())
+
+
+def measure_toy(toy: ToyConfig) -> StepCost:
+    """The mean cost of an update of the toy, from a short one: a backup may cost ten fits."""
+    ticks: list[float] = []
+    fit_steps, backups = 100, 20
+    short = replace(toy, fit_steps=fit_steps, iterations=1, steps_per_iteration=backups)
+    run_toy(short, lambda *_: ticks.append(time.perf_counter()))
+    spent = np.diff(ticks)
+    # Between the two kinds, the law is measured and backed up once.
+    fit, between, backup = np.split(spent, [fit_steps - 1, fit_steps])
+    iteration = between.sum() + (toy.steps_per_iteration - 1) * np.median(backup)
+    whole = toy.fit_steps * np.median(fit) + toy.iterations * iteration
+    return StepCost(float(whole) / toy.updates)
+
+
+def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:
+    """What a run folder takes at its end: replay rows once, checkpoints, and weights alone."""
+    agent = build_agent(config.actor, config.critic, spec, Streams(0))
+    tensors = {k: t for k, t in agent.state_dict().items() if hasattr(t, "numel")}
+    sizes = {name: t.numel() * t.element_size() for name, t in tensors.items()}
+    whole, played = sum(sizes.values()), sum(n for name, n in sizes.items() if plays(name))
+    row = FLOAT * (2 * spec.obs_dim + spec.action_dim + 2)
+    checkpoints = min(config.save.keep, config.steps // config.save.every + 1)
+    weights = config.steps // config.save.weights_every + 1
+    rows = min(config.steps, config.train.buffer_size)
+    return rows * row + checkpoints * whole + weights * played
+
+
+def makespan(seconds: Iterable[float], workers: int) -> float:
+    """When the last of so many workers is done, each taking the next run when it is free."""
+    loads = [0.0] * workers
+    for duration in seconds:
+        heapq.heapreplace(loads, loads[0] + duration)
+    return max(loads)

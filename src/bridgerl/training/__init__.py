@@ -1,0 +1,1 @@
+"""Training one run: the loop and its parts, environments, replay, episodes, the process."""

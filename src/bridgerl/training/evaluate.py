@@ -1,0 +1,82 @@
+"""Episodes without exploration, on seeds that training never sees."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+
+from bridgerl.agent import Agent
+from bridgerl.config import EvalConfig
+from bridgerl.runs.failpoint import failpoint
+from bridgerl.streams import derive_seed
+from bridgerl.training.envs import Outcome, Task
+
+
+@dataclass(frozen=True)
+class EvalResult:
+    """Undiscounted return and length of each episode."""
+
+    returns: list[float]
+    lengths: list[int]
+    diverged: int = 0
+    """Episodes that MuJoCo broke off by resetting itself."""
+
+    @property
+    def mean(self) -> float:
+        """Mean return."""
+        return float(np.mean(self.returns))
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the returns over episodes."""
+        return float(np.std(self.returns))
+
+
+def evaluate(
+    agent: Agent,
+    task: Task,
+    config: EvalConfig,
+    *,
+    seed: int,
+    key: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> EvalResult | None:
+    """Play episodes; the same seed and key give the same ones. None when stopped on the way."""
+    generator = torch.Generator(agent.device).manual_seed(derive_seed(seed, "eval-actions", key))
+    returns: list[float] = []
+    lengths: list[int] = []
+    diverged = 0
+    act = partial(agent.act, explore=False, generator=generator)
+    for episode in range(config.episodes):
+        steps = play_episode(task, (key, episode), act, config.max_steps, stopped)
+        if steps is None:
+            return None
+        total = 0.0
+        for _, out in steps:  # Not sum(): from Python 3.12 on it rounds otherwise.
+            total += out.reward
+            diverged += out.diverged
+        failpoint("eval.mid")
+        returns.append(total)
+        lengths.append(len(steps))
+    return EvalResult(returns, lengths, diverged)
+
+
+def play_episode(
+    task: Task,
+    key: tuple[int, ...],
+    act: Callable[[np.ndarray], np.ndarray],
+    max_steps: int,
+    stopped: Callable[[], bool] = lambda: False,
+) -> list[tuple[np.ndarray, Outcome]] | None:
+    """Each observation (o,) acted on and what came of it. None when stopped on the way."""
+    steps: list[tuple[np.ndarray, Outcome]] = []
+    obs, done = task.reset(*key), False
+    while not done and len(steps) < max_steps:
+        if stopped():
+            return None
+        out = task.step(act(obs))
+        steps.append((obs, out))
+        obs, done = out.obs, out.terminated or out.truncated
+    return steps

@@ -1,0 +1,337 @@
+"""The training loop: act, store, learn; log, evaluate and checkpoint without disturbing it."""
+
+import contextlib
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bridgerl.agent import Agent
+from bridgerl.config import RunConfig, checked
+from bridgerl.errors import NumericFault, StorageFault, UserError
+from bridgerl.runs import checkpoint, store
+from bridgerl.runs.failpoint import failpoint
+from bridgerl.runs.folder import check_folder, open_folder, record_config
+from bridgerl.runs.log import RunLog, summary
+from bridgerl.training.display import Display
+from bridgerl.training.envs import Task
+from bridgerl.training.evaluate import evaluate
+from bridgerl.training.process import StopSignal, check_device, tuned_process
+from bridgerl.training.replay import check_memory
+from bridgerl.training.state import Counters, RunState
+from bridgerl.training.threads import settle_threads
+
+LOST_UPDATES_IN_A_ROW = 3
+LOST_UPDATES_CHECK = 100
+FAILED_SAVES_IN_A_ROW = 3
+Q_ALARM = 10.0
+"""Times the largest possible return at which values are called diverging."""
+SETTLED = 5_000
+"""Updates before values are judged."""
+
+
+class Stopped(Exception):
+    """A signal ended the run after a checkpoint."""
+
+    def __init__(self, number: int, step: int) -> None:
+        super().__init__(f"stopped at step {step:,} after a checkpoint; the same command resumes")
+        self.exit_code = 128 + number
+
+
+def train(config: RunConfig, *, quiet: bool = False) -> Path:
+    """Train, or resume, one run; returns its folder. Nothing is written before all fits."""
+    config = checked(config)
+    check_device(config.train.device)
+    task = Task(config.env, config.seed)
+    try:
+        config = settle_threads(config, task.spec)
+        check_memory(task.spec, min(config.train.buffer_size, config.steps))
+        check_folder(config, task.spec)
+        with (
+            contextlib.closing(Trainer(config, task)) as trainer,
+            tuned_process(config.train.threads),
+        ):
+            lock = open_folder(config, task.spec)
+            try:
+                with Display(config.steps, quiet=quiet) as display, StopSignal() as stop:
+                    trainer.run(display, stop)
+            except Exception as error:
+                if not isinstance(error, UserError | Stopped):
+                    with (config.folder / "run.log").open("a") as file:
+                        traceback.print_exc(file=file)
+                raise
+            finally:
+                lock.release()
+    finally:
+        task.close()
+    return config.folder
+
+
+class Trainer:
+    """One run: its parts, its counters, its loop. Building one touches no file."""
+
+    log: RunLog
+    display: Display
+    stop: StopSignal
+
+    def __init__(self, config: RunConfig, task: Task) -> None:
+        self.config = config
+        self.run_folder = config.folder
+        self.task = task
+        self.state = RunState(config, task)
+        self.eval_task = Task(config.env, config.seed, "eval")
+        self._explore = self.state.streams("explore")
+        self._replay_draws = self.state.streams("replay", "cpu")
+        self._warmup_draws = self.state.streams("warmup", "cpu")
+        self._failed_saves = 0
+        self._warned: set[str] = set()
+        self._clock = (time.monotonic(), 0)
+        self._overhead = {"eval_seconds": 0.0, "checkpoint_seconds": 0.0}
+
+    def _reached_end(self) -> bool:
+        """Evaluated at this very step, and all steps are done or the wanted return is reached."""
+        last, goal = self.log.evaluations[-1:], self.config.eval.stop_at
+        if not last or last[0]["step"] != self.counters.step:
+            return False
+        at_goal = goal is not None and last[0]["eval/return_mean"] >= goal
+        return at_goal or self.counters.step >= self.config.steps
+
+    @property
+    def agent(self) -> Agent:
+        """The agent that learns."""
+        return self.state.agent
+
+    @property
+    def counters(self) -> Counters:
+        """Where the run stands."""
+        return self.state.counters
+
+    def close(self) -> None:
+        """Free the evaluation environment."""
+        self.eval_task.close()
+
+    def run(self, display: Display, stop: StopSignal) -> None:
+        """Train to the end, or to the first signal."""
+        self.display, self.stop = display, stop
+        with contextlib.closing(
+            RunLog(self.run_folder, tensorboard=self.config.log.tensorboard)
+        ) as self.log:
+            self._resume()
+            self.log.timing(self.counters.step, start=1.0)
+            record_config(self.config, self.task.spec)
+            if not self._reached_end():
+                (self.run_folder / "DONE").unlink(missing_ok=True)
+            self._loop()
+            self._finish()
+
+    def _loop(self) -> None:
+        config, c = self.config, self.counters
+        if c.step > 0 and (c.step % config.eval.every == 0 or c.step >= config.steps):
+            self._evaluate()  # Due at the checkpoint's step, if a signal came in between.
+        finished, stopping = self._reached_end(), self.stop.number
+        while not finished and stopping is None:
+            self._step()
+            if c.step % config.log.every == 0:
+                self._log()
+            if c.step % config.eval.every == 0 or c.step >= config.steps:
+                self._evaluate()
+            finished, stopping = self._reached_end(), self.stop.number
+            ending = finished or stopping is not None
+            if c.step % config.save.every == 0 or ending:
+                self._save(must=ending)
+        if not finished and stopping is not None:
+            self.log.timing(c.step, **self._overhead)
+            raise Stopped(stopping, c.step)
+
+    def _step(self) -> None:
+        """One environment step and, after warm-up, one update."""
+        c, train = self.counters, self.config.train
+        obs = self.task.obs
+        if c.step < train.warmup:
+            shape = (self.task.spec.action_dim,)
+            action = torch.rand(shape, generator=self._warmup_draws).mul_(2).sub_(1).numpy()
+        else:
+            action = self.agent.act(obs, explore=True, generator=self._explore)
+        out = self.task.step(action)
+        if not out.diverged:
+            discount = 0.0 if out.terminated else train.discount
+            self.state.replay.add(obs, action, out.reward, discount, out.obs)
+        c.step += 1
+        c.episode_return += out.reward
+        failpoint("train.step")
+        if c.step > train.warmup:
+            batch = self.state.replay.sample(train.batch_size, self._replay_draws, train.device)
+            logged = c.step % self.config.log.every == 0
+            self.state.metrics |= self.agent.update(batch, measuring=logged)
+            if self.agent.updates % LOST_UPDATES_CHECK == 0:
+                self._check_numbers()
+        if out.terminated or out.truncated:
+            self._end_episode(out.diverged)
+        self.display.update(c.step, c.recent[-1][0] if c.recent else None)
+
+    def _end_episode(self, diverged: bool) -> None:
+        c = self.counters
+        length = len(self.task.actions)
+        c.recent = [*c.recent, [c.episode_return, float(length)]][-100:]
+        values: dict[str, Any] = {"episode/return": c.episode_return, "episode/length": length}
+        if diverged:
+            c.diverged += 1
+            values["episode/diverged"] = True
+        self.log.record("episode", c.step, values)
+        c.episode += 1
+        c.episode_return = 0.0
+        self.task.reset(c.episode)
+
+    def _check_numbers(self) -> None:
+        if float(self.agent.worst_streak()) >= LOST_UPDATES_IN_A_ROW:
+            raise NumericFault(
+                f"{LOST_UPDATES_IN_A_ROW} updates in a row had a non-finite loss or gradient by "
+                f"step {self.counters.step}; lower the learning rate or check the reward scale"
+            )
+
+    def _log(self) -> None:
+        c = self.counters
+        values: dict[str, Any] = {k: float(v) for k, v in sorted(self.state.metrics.items())}
+        if self.agent.updates > 0:
+            self._judge(values)
+        if c.recent:
+            values["episode/return_mean"] = float(np.mean([r for r, _ in c.recent]))
+            values["episode/length_mean"] = float(np.mean([n for _, n in c.recent]))
+        self.log.record("train", c.step, values)
+        now, (then, before) = time.monotonic(), self._clock
+        self._clock = (now, c.step)
+        speed = (c.step - before) / (now - then)
+        self.log.timing(c.step, steps_per_second=speed, **self._overhead)
+
+    def _judge(self, values: dict[str, Any]) -> None:
+        """Compare Q with the largest return the rewards allow; pass on a critic's advice."""
+        replay, train, critic = self.state.replay, self.config.train, self.agent.critic
+        bound = replay.largest_reward() / (1 - train.discount)
+        if bound == 0:
+            return
+        latest = replay.latest(train.batch_size, train.device)
+        with torch.no_grad():
+            q = float(critic.q_rank(latest.obs, latest.action).abs().max())
+        values["critic/q_over_bound"] = q / bound
+        if self.agent.updates < SETTLED:
+            return
+        if q > Q_ALARM * bound:
+            text = f"values reach {q:.4g} where no return exceeds {bound:.4g}; lower --critic.lr"
+            self._warn_once("divergence", text)
+        if advice := critic.advice(values):
+            self._warn_once("advice", advice)
+
+    def _warn_once(self, kind: str, text: str) -> None:
+        """Warn once a run of each kind: figures move, the advice does not."""
+        if kind not in self._warned:
+            self._warned.add(kind)
+            self.display.warn(text)
+
+    def _evaluate(self) -> None:
+        """Evaluate, and keep new best weights."""
+        c, config = self.counters, self.config
+        if self.log.evaluations and self.log.evaluations[-1]["step"] == c.step:
+            return
+        started = time.monotonic()
+        result = evaluate(
+            self.agent,
+            self.eval_task,
+            config.eval,
+            seed=config.seed,
+            key=c.step,
+            stopped=lambda: self.stop.number is not None,
+        )
+        if result is None:  # Evaluated again when the run goes on.
+            return
+        values = {
+            "eval/return_mean": result.mean,
+            "eval/return_std": result.std,
+            "eval/length_mean": float(np.mean(result.lengths)),
+            "eval/returns": result.returns,
+            "eval/lengths": result.lengths,
+            "eval/diverged": result.diverged,
+        }
+        self.log.record("eval", c.step, values)
+        if c.best_return is None or result.mean > c.best_return:
+            c.best_return, c.best_step = result.mean, c.step
+        if c.best_step == c.step or c.step % config.save.weights_every == 0:
+            self._save_weights()
+        self.display.say(
+            f"step {c.step:>9,}  eval return {result.mean:10.1f} +- {result.std:.1f}"
+            f"  best {c.best_return:.1f}"
+        )
+        self._overhead["eval_seconds"] += time.monotonic() - started
+
+    def _save_weights(self) -> None:
+        try:
+            checkpoint.save_weights(self.run_folder, self.counters.step, self.state.weights())
+        except OSError as error:
+            self.display.warn(f"best weights not saved: {error}")
+
+    def _save(self, *, must: bool) -> None:
+        """Publish a checkpoint. A full disk is survived twice, unless the run ends here."""
+        self._check_numbers()
+        started = time.monotonic()
+        try:
+            state, keep = self.state, self.config.save.keep
+            snap = state.snapshot(self.log.mark())
+            checkpoint.save(self.run_folder, snap, state.replay, state.segments, keep)
+            self._prune_weights()
+            self._failed_saves = 0
+        except OSError as error:
+            self._failed_saves += 1
+            what = f"checkpoint at step {self.counters.step} not written: {error}"
+            if must or self._failed_saves >= FAILED_SAVES_IN_A_ROW:
+                raise StorageFault(f"{what}; the last good checkpoint is intact") from error
+            self.display.warn(f"{what}; trying again in {self.config.save.every} steps")
+        self._overhead["checkpoint_seconds"] += time.monotonic() - started
+
+    def _prune_weights(self) -> None:
+        for step, path in checkpoint.checkpoints(self.run_folder, "weights"):
+            if step != self.counters.best_step and step % self.config.save.weights_every:
+                store.discard(path)
+
+    def _resume(self) -> None:
+        """Go on from the newest intact checkpoint, or begin."""
+        config, say = self.config, self.display.say
+        say(
+            f"{config.env}: {config.actor_name}+{config.critic_name} ({config.preset}), "
+            f"seed {config.seed}, {config.steps:,} steps -> {self.run_folder}"
+        )
+        found = checkpoint.newest(self.run_folder, self.state.replay, self.display.warn)
+        if found is None:
+            self.log.resume({"bytes": 0}, 0)
+            self.task.reset(0)
+            return
+        snap, segments = found
+        for reason in self.state.restore(snap, segments):
+            self._not_exact(reason)
+        self.log.resume(snap.metrics, snap.step)
+        self._clock = (time.monotonic(), snap.step)
+        say(f"{'already finished' if self._reached_end() else 'resuming'} at step {snap.step:,}")
+
+    def _not_exact(self, reason: str) -> None:
+        if self.config.save.require_exact:
+            raise UserError(f"resume would not be bit-exact: {reason}")
+        self.counters.inexact.append(f"step {self.counters.step}: {reason}")
+        self.display.warn(f"resumed run is not bit-exact: {reason}")
+
+    def _finish(self) -> None:
+        c = self.counters
+        figures: dict[str, Any] = {"step": c.step, **summary(self.log.evaluations)}
+        figures |= {"diverged_episodes": c.diverged, "exact": not c.inexact}
+        try:
+            store.publish_file(self.run_folder / "DONE", store.to_json(figures))
+        except OSError as error:
+            raise StorageFault(f"{self.run_folder / 'DONE'} not written: {error}") from error
+        self.log.timing(c.step, **self._overhead)
+        self.display.finish(c.step)
+        if "best_return" in figures:
+            self.display.say(
+                f"done: best {figures['best_return']:.1f} at step {figures['best_step']:,}, "
+                f"final {figures['final_return']:.1f}, average {figures['average_return']:.1f}"
+            )
+        self.display.say(f"run folder: {self.run_folder}")

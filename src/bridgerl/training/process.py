@@ -1,0 +1,136 @@
+"""The process around a run: threads, allocator, and the facts that decide its bits."""
+
+import contextlib
+import ctypes
+import ctypes.util
+import gc
+import hashlib
+import platform
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import Any, ClassVar
+
+import torch
+
+from bridgerl.errors import UserError
+from bridgerl.training.envs import versions
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+
+@contextlib.contextmanager
+def tuned_process(threads: int) -> Iterator[None]:
+    """Fix what speed and bits depend on, and give it back afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    torch.set_flush_denormal(True)
+    _keep_freed_memory()
+    # What lives as long as the run need not be looked at by every garbage collection.
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(before)
+
+
+def _keep_freed_memory() -> None:
+    """Stop glibc from returning every freed activation to the kernel, only to fault it in again."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(ctypes.util.find_library("c"))
+        if hasattr(libc, "mallopt"):
+            libc.mallopt(_M_TRIM_THRESHOLD, 2**30)
+            libc.mallopt(_M_MMAP_THRESHOLD, 2**30)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not there; never fall back silently."""
+    try:
+        kind = torch.device(device).type
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        text = str(error).splitlines()[0]
+        raise UserError(
+            f"device {device!r} cannot be used: {text}; try --train.device cpu"
+        ) from None
+    if kind == "meta":
+        raise UserError("device 'meta' holds no numbers; try --train.device cpu")
+
+
+@cache
+def fingerprint(threads: int, device: str) -> dict[str, Any]:
+    """Everything two runs must share for equal bits."""
+    cuda = torch.device(device).type == "cuda"
+    return {
+        "device": f"{torch.cuda.get_device_name(device)} {torch.version.cuda}" if cuda else device,
+        "python": platform.python_version(),
+        "machine": f"{platform.machine()} {_cpu_name()}",
+        "simd": torch.backends.cpu.get_cpu_capability(),
+        "threads": threads,
+        "source": _source_hash(),
+        **versions(),
+    }
+
+
+def _cpu_name() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _source_hash() -> str:
+    """Digest of our own code: another release may compute other bits."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class StopSignal:
+    """SIGINT, SIGTERM and SIGHUP as a flag read at step boundaries; a second one ends at once."""
+
+    together: ClassVar[float] = 0.0
+    """Seconds within which signals count as one: some supervisors signal all processes of a group,
+    and our own study then asks its runs once more."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._first = 0.0
+        # Python lets the main thread alone handle signals; a run in another thread has none.
+        mine = threading.current_thread() is threading.main_thread()
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if mine else ()
+        handlers = {number: signal.getsignal(number) for number in numbers}
+        # What is ignored stays ignored: nohup means to outlive its terminal.
+        self._previous = {n: h for n, h in handlers.items() if h != signal.SIG_IGN}
+
+    def __enter__(self) -> "StopSignal":
+        """Take the signals over."""
+        for number in self._previous:
+            signal.signal(number, self._handle)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the signals back."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self.number is not None:
+            if time.monotonic() - self._first < self.together:
+                return
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self.number, self._first = number, time.monotonic()
+        if sys.stderr.isatty():
+            print("bridgerl: stopping after a checkpoint; once more ends at once", file=sys.stderr)

@@ -1,0 +1,140 @@
+"""Where a run stands: all that must survive a kill, and how it is put back."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bridgerl.agent import Agent, build_agent, plays
+from bridgerl.config import RunConfig
+from bridgerl.errors import EnvFault, StorageFault, UserError
+from bridgerl.runs import checkpoint
+from bridgerl.runs.checkpoint import Snapshot
+from bridgerl.streams import Streams
+from bridgerl.training.envs import Task
+from bridgerl.training.process import fingerprint
+from bridgerl.training.replay import Replay
+
+
+@dataclass
+class Counters:
+    """Where a run stands; JSON values only."""
+
+    step: int = 0
+    episode: int = 0
+    episode_return: float = 0.0
+    best_return: float | None = None
+    best_step: int | None = None
+    diverged: int = 0
+    """Episodes that MuJoCo broke off by resetting itself."""
+    inexact: list[str] = field(default_factory=list)
+    """Why this run may differ from an uninterrupted one."""
+    recent: list[list[float]] = field(default_factory=list)
+    """Return and length of the last hundred episodes."""
+
+    def __post_init__(self) -> None:
+        """Refuse what a damaged state.json may hold."""
+        counts = (self.step, self.episode, self.diverged, self.best_step or 0)
+        numbers = [self.episode_return, self.best_return or 0.0]
+        numbers += [n for row in self.recent for n in row]
+        ok = all(type(c) is int and c >= 0 for c in counts)
+        ok &= all(type(n) in (int, float) for n in numbers)
+        ok &= all(len(row) == 2 for row in self.recent)
+        ok &= all(isinstance(reason, str) for reason in self.inexact)
+        if not ok:
+            raise TypeError("a counter is not a number")
+
+
+class RunState:
+    """Agent, generators, replay, the episode under way, counters and last metrics of one run."""
+
+    def __init__(self, config: RunConfig, task: Task) -> None:
+        self.task = task
+        self.streams = Streams(config.seed, config.train.device)
+        try:
+            self.agent: Agent = build_agent(config.actor, config.critic, task.spec, self.streams)
+            self.replay = Replay(config.train.buffer_size, task.spec)
+        except RuntimeError as error:  # How torch says that memory cannot be had.
+            raise UserError(
+                "memory for the networks or the replay cannot be had; lower the hidden widths "
+                f"or --train.buffer-size {config.train.buffer_size}"
+            ) from error
+        if config.train.compile:
+            self.agent.compile_losses()
+        self.counters = Counters()
+        self.metrics: dict[str, Tensor] = {}
+        self.segments: dict[str, str] = {}
+        """Replay segments on disk, by name, with their checksums."""
+        self._config = config.train
+
+    def weights(self) -> dict[str, Tensor]:
+        """What playing needs."""
+        return {k: v for k, v in self._agent_tensors().items() if plays(k)}
+
+    def snapshot(self, metrics_mark: dict[str, Any]) -> Snapshot:
+        """This moment, apart from the replay."""
+        tensors = self._agent_tensors() | self._stream_tensors()
+        tensors |= {f"metric.{k}": v for k, v in self.metrics.items()}
+        actions = self.task.actions or [np.zeros((0, self.task.spec.action_dim), np.float32)]
+        return Snapshot(
+            step=self.counters.step,
+            tensors=tensors,
+            episode={
+                "actions": torch.from_numpy(np.vstack(actions)),
+                "obs": torch.from_numpy(self.task.obs),
+                "reward": torch.tensor(self.task.reward, dtype=torch.float64),
+            },
+            state=vars(self.counters),
+            metrics=metrics_mark,
+            fingerprint=fingerprint(self._config.threads, self._config.device),
+        )
+
+    def restore(self, snap: Snapshot, segments: dict[str, str]) -> list[str]:
+        """Put a saved moment back; returns why the run may now differ from an unbroken one."""
+        self.segments = segments
+        self._restore_tensors(snap)
+        try:
+            self.counters = Counters(**snap.state)
+        except TypeError as error:
+            raise StorageFault(f"state.json of step {snap.step} is damaged: {error}") from None
+        then, now = snap.fingerprint, fingerprint(self._config.threads, self._config.device)
+        changed = [f"{k} {then.get(k)} -> {v}" for k, v in now.items() if then.get(k) != v]
+        reasons = ["; ".join(changed)] if changed else []
+        if not self._restore_episode(snap):
+            reasons.append("the environment is not reproducible, a new episode begins")
+            self.counters.episode += 1
+            self.counters.episode_return = 0.0
+            self.task.reset(self.counters.episode)
+        return reasons
+
+    def _restore_tensors(self, snap: Snapshot) -> None:
+        """Weights, moments and generators, in place; names, shapes and types must all fit."""
+        wanted = self._agent_tensors() | self._stream_tensors()
+        metrics = {k: v for k, v in snap.tensors.items() if k.startswith("metric.")}
+        wanted |= dict.fromkeys(metrics, torch.zeros(()))
+        checkpoint.check_fit(snap.tensors, wanted, f"{checkpoint.TENSORS} of step {snap.step}")
+        self.agent.load_state_dict(_without_prefix(snap.tensors, "agent."))
+        self.streams.load(_without_prefix(snap.tensors, "stream."))
+        self.metrics = _without_prefix(metrics, "metric.")
+
+    def _restore_episode(self, snap: Snapshot) -> bool:
+        """Replay the episode's actions; True when the environment stands where it stood."""
+        episode = snap.episode
+        try:
+            self.task.replay((self.counters.episode,), episode["actions"].numpy())
+        except EnvFault:
+            return False
+        same_obs = np.array_equal(self.task.obs, episode["obs"].numpy())
+        return same_obs and self.task.reward == float(episode["reward"])
+
+    def _agent_tensors(self) -> dict[str, Tensor]:
+        return {f"agent.{k}": v for k, v in self.agent.state_dict().items()}
+
+    def _stream_tensors(self) -> dict[str, Tensor]:
+        return {f"stream.{k}": v for k, v in self.streams.state().items()}
+
+
+def _without_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

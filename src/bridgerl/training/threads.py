@@ -1,0 +1,56 @@
+"""How many threads an update is fastest with, found out by a few updates of a throw-away agent."""
+
+import dataclasses
+import os
+import time
+
+import torch
+
+from bridgerl.agent import build_agent
+from bridgerl.config import RunConfig
+from bridgerl.runs.folder import CONFIG, read_config
+from bridgerl.streams import Streams
+from bridgerl.types import Batch, EnvSpec
+
+ROUNDS = 5
+GAIN = 0.9
+"""Share of the time with fewer threads below which more of them are worth having."""
+
+
+def settle_threads(config: RunConfig, spec: EnvSpec) -> RunConfig:
+    """Replace 0 threads by a number: the run's own if it began before, else the probe's."""
+    if config.train.threads > 0:
+        return config
+    known = (config.folder / CONFIG).exists()
+    n = read_config(config.folder).train.threads if known else probe_threads(config, spec)
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, threads=n))
+
+
+def probe_threads(config: RunConfig, spec: EnvSpec) -> int:
+    """The fastest of 1, 2, 4, ... threads; more only if they gain a tenth."""
+    cores = os.cpu_count() or 1
+    counts = [2**i for i in range(cores.bit_length()) if 2**i <= cores]
+    agent = build_agent(config.actor, config.critic, spec, Streams(0, config.train.device))
+    n, device = config.train.batch_size, config.train.device
+    rows = Batch(
+        torch.zeros(n, spec.obs_dim, device=device),
+        torch.zeros(n, spec.action_dim, device=device),
+        torch.zeros(n, device=device),
+        torch.full((n,), config.train.discount, device=device),
+        torch.zeros(n, spec.obs_dim, device=device),
+    )
+    before, best = torch.get_num_threads(), dict.fromkeys(counts, float("inf"))
+    try:
+        for _ in range(ROUNDS):
+            for count in counts:  # In turns: a disturbance then hits all alike.
+                torch.set_num_threads(count)
+                started = time.perf_counter()
+                agent.update(rows, measuring=False)
+                best[count] = min(best[count], time.perf_counter() - started)
+    finally:
+        torch.set_num_threads(before)
+    chosen = 1
+    for count in counts:
+        if best[count] < GAIN * best[chosen]:
+            chosen = count
+    return chosen

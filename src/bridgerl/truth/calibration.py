@@ -1,0 +1,126 @@
+"""How honest a critic's values are: Q(s, a) against the returns that its own policy then got."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from bridgerl.agent import Agent
+from bridgerl.config import RunConfig
+from bridgerl.errors import UserError
+from bridgerl.training.envs import Task
+from bridgerl.training.evaluate import play_episode
+
+TAIL = 0.01
+"""Largest weight that rewards after a time limit may have had in a return that is compared."""
+FILE = "values.json"
+"""What was measured last, in the run folder."""
+LEVELS = (0.1, 0.9)
+"""Quantile levels between which a calibrated law has 80 % of the returns."""
+
+
+class Valued(NamedTuple):
+    """Steps of one episode that can be compared, float64, each (n,)."""
+
+    q: np.ndarray
+    g: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def measure(agent: Agent, task: Task, config: RunConfig, *, key: int = 0) -> dict[str, Any]:
+    """Play the policy that the critic values and compare; `config.eval` says how long."""
+    discount, max_steps = config.train.discount, config.eval.max_steps
+    keys = [(key, episode) for episode in range(config.eval.episodes)]
+    played = [_play_valued(agent, task, k, discount, max_steps) for k in keys]
+    steps = Valued(*(np.concatenate(parts) for parts in zip(*played, strict=True)))
+    if steps.q.size == 0:
+        raise UserError(
+            f"no values to compare: every episode was cut off before --train.discount {discount:g} "
+            f"fell to {TAIL:g}; it takes longer episodes, or a run with a lower discount"
+        )
+    return {"episodes": len(played), **compare(*steps)}
+
+
+def soft_returns(reward: np.ndarray, cost: np.ndarray, discount: float) -> np.ndarray:
+    """G_t = r_t + discount * (G_{t+1} - cost_{t+1}), nothing after the last step: (n,)."""
+    g = np.zeros(len(reward) + 1)
+    price = np.append(cost[1:], 0.0)
+    for t in reversed(range(len(reward))):
+        g[t] = reward[t] + discount * (g[t + 1] - price[t])
+    return g[:-1]
+
+
+def comparable(n: int, discount: float, limit: int, *, terminated: bool) -> np.ndarray:
+    """Which of n steps have a return that is known to its end, or nearly so: (n,).
+
+    A step too close to the time limit does not count even if the episode ended before: it would be
+    there because a fall followed, and make every value look too high.
+    """
+    known = (discount ** np.arange(n, 0, -1) <= TAIL) | terminated
+    return known & (discount ** (limit - np.arange(n)) <= TAIL)
+
+
+def compare(q: np.ndarray, g: np.ndarray, low: np.ndarray, high: np.ndarray) -> dict[str, Any]:
+    """Figures of values q, returns g and their predicted bounds, all (n,).
+
+    What has no meaning is None: a correlation with a constant, the coverage of a point mass.
+    """
+    error, size = q - g, float(np.abs(g).mean())
+    varies = np.ptp(q) > 0 and np.ptp(g) > 0
+    bias, has_law = float(error.mean()), bool((high != low).any())
+    return {
+        "steps": len(q),
+        "q_mean": float(q.mean()),
+        "return_mean": float(g.mean()),
+        "bias": bias,
+        "relative_bias": bias / size if size > 0 else None,
+        "rmse": float(np.sqrt(np.square(error).mean())),
+        "correlation": float(np.corrcoef(q, g)[0, 1]) if varies else None,
+        "coverage": float(((low <= g) & (g <= high)).mean()) if has_law else None,
+    }
+
+
+def describe(figures: dict[str, Any]) -> str:
+    """The figures of `measure` in one line of words."""
+    share, r, covered = (figures[k] for k in ("relative_bias", "correlation", "coverage"))
+    return (
+        f"values: Q {figures['q_mean']:.1f} against Monte-Carlo {figures['return_mean']:.1f}, "
+        f"bias {figures['bias']:+.1f}"
+        + ("" if share is None else f" ({100 * share:.1f} %)")
+        + ("" if r is None else f", correlation {r:.2f}")
+        + ("" if covered is None else f", 80 % interval covers {100 * covered:.0f} %")
+        + f" ({figures['steps']:,} steps)"
+    )
+
+
+@torch.no_grad()
+def _play_valued(
+    agent: Agent, task: Task, key: tuple[int, ...], discount: float, max_steps: int
+) -> Valued:
+    """One episode of the bootstrap policy, as the critic saw it and as it went."""
+    costs: list[float] = []
+    target_q = partial(agent.critic.q_rank, target=True)
+
+    def act(obs: np.ndarray) -> np.ndarray:
+        boot = agent.actor.bootstrap(torch.from_numpy(obs).to(agent.device)[None], target_q)
+        costs.append(boot.entropy_cost.item())
+        return boot.action[0].cpu().numpy()
+
+    steps = play_episode(task, key, act, max_steps)
+    assert steps  # Nothing stops it on the way.
+    last = steps[-1][1]
+    # Where MuJoCo gave up, what it says of an end is as void as its reward.
+    ended = last.terminated and not last.diverged
+    limit = min(task.time_limit or max_steps, max_steps)
+    kept = comparable(len(steps), discount, limit, terminated=ended)
+    if not kept.any():
+        return Valued(*np.empty((4, 0)))
+    g = soft_returns(np.array([out.reward for _, out in steps]), np.array(costs), discount)
+    obs = torch.from_numpy(np.stack([obs for obs, _ in steps])[kept]).to(agent.device)
+    action = torch.from_numpy(np.stack(task.actions)[kept]).to(agent.device)
+    q = agent.critic.q_rank(obs, action)
+    law = agent.critic.quantiles(obs, action, torch.tensor([LEVELS]))
+    seen = torch.cat([q[:, None], law], 1).cpu().double().numpy()
+    return Valued(seen[:, 0], g[kept], seen[:, 1], seen[:, 2])

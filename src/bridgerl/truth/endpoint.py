@@ -1,0 +1,75 @@
+"""The endpoint bias: how far a walk with Euler's weights misses an endpoint that stands still."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from bridgerl.bridge.sampler import Rule, endpoint_error
+from bridgerl.bridge.schedule import Schedule
+from bridgerl.plots import COLORS, panels, save
+
+PAPER_STEPS = (1, 2, 5, 10, 20, 50, 100, 1000)
+NAMES: dict[str, str] = {
+    "right": "Euler, right endpoint (the paper's table)",
+    "left": "Euler, left endpoint (the paper's text)",
+    "integral": "exact integral (ours)",
+}
+
+
+def error_table(schedules: Mapping[str, Schedule], steps: Sequence[int]) -> list[dict[str, Any]]:
+    """|1 - sum of weights| in percent, per rule, schedule and M."""
+    return [
+        {
+            "rule": rule,
+            "schedule": name,
+            "percent": {n: 100 * endpoint_error(schedule, n, rule) for n in steps},
+        }
+        for rule in sorted(get_args(Rule), key=list(NAMES).index)
+        for name, schedule in schedules.items()
+    ]
+
+
+def show(rows: Sequence[dict[str, Any]]) -> None:
+    """A line per rule and schedule, a column per M."""
+    table = Table(
+        title="endpoint error in %, by the number of steps M", box=box.SIMPLE, pad_edge=False
+    )
+    table.add_column("rule")
+    table.add_column("schedule")
+    for n in rows[0]["percent"]:
+        table.add_column(f"{n}", justify="right", no_wrap=True)
+    for before, r in zip([None, *rows], rows, strict=False):
+        new = before is None or before["rule"] != r["rule"]
+        if new:
+            table.add_section()
+        figures = (f"{v:.2f}" for v in r["percent"].values())
+        table.add_row(r["rule"] if new else "", r["schedule"], *figures)
+    console = Console(highlight=False)
+    console.print(table)
+    for rule, name in NAMES.items():
+        console.print(f"{rule}: {name}", markup=False)
+
+
+def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """A panel per schedule: both Euler rules over M; the exact weights only miss by rounding."""
+    schedules = list(dict.fromkeys(r["schedule"] for r in rows))
+    figure, axes = panels(1, len(schedules), width=3.2, height=3)
+    for ax, schedule in zip(axes, schedules, strict=True):
+        mine = {r["rule"]: r["percent"] for r in rows if r["schedule"] == schedule}
+        for rule, color in (("right", COLORS[0]), ("left", COLORS[1])):
+            n, percent = list(mine[rule]), list(mine[rule].values())
+            ax.plot(n, percent, "o-", color=color, ms=4, label=NAMES[rule])
+        ax.set(xscale="log", yscale="log", title=schedule, xlabel="bridge steps M")
+        worst = max(mine["integral"].values())
+        note = f"exact integral:\nat most {worst:.1g} %"
+        ax.text(0.04, 0.06, note, transform=ax.transAxes, color=COLORS[2])
+    axes[0].set_ylabel("endpoint error in %")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", frameon=False, ncols=min(2, len(axes))
+    )
+    save(figure, path)

@@ -1,0 +1,116 @@
+"""Pictures of a league: learned inverse CDFs over the true ones, and distances side by side."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bridgerl.plots import COLORS, TRUTH, name_points, panels, save
+from bridgerl.truth.league import CURVE, N_PARTICLES
+from bridgerl.truth.problems import PROBLEMS
+
+X_TICKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200)
+Y_TICKS = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.1, 0.2, 0.5, 1)
+
+
+def draw_laws(results: list[dict[str, Any]], path: Path) -> None:
+    """One panel per query: the truth, and a thin line per entrant and seed."""
+    shown = [p for name, p in PROBLEMS.items() if any(r["problem"] == name for r in results)]
+    queries = [(p, i) for p in shown for i in range(len(p.queries))]
+    columns = min(4, len(queries))
+    figure, axes = panels(-(-len(queries) // columns), columns, width=3, height=2.5)
+    entrants = list(dict.fromkeys(r["entrant"] for r in results))
+    tau = np.linspace(0.5 / N_PARTICLES, 1 - 0.5 / N_PARTICLES, CURVE)
+    for ax, (problem, i) in zip(axes, queries, strict=False):
+        query = problem.queries[i]
+        truth = query.quantile(tau)
+        ax.plot(tau, truth, color=TRUTH, lw=4, alpha=0.3, label="truth")
+        # The outermost quantiles of a heavy tail would flatten all the others.
+        margin = 0.1 * (truth[-2] - truth[1])
+        ax.set_ylim(truth[1] - margin, truth[-2] + margin)
+        for r in (r for r in results if r["problem"] == problem.name):
+            at = entrants.index(r["entrant"])
+            values = [np.nan if z is None else z for z in r["curves"][i]]
+            label = r["entrant"] if r["seed"] == results[0]["seed"] else None
+            ax.plot(tau, values, color=COLORS[at % len(COLORS)], lw=1, label=label)
+        several = len(problem.queries) > 1
+        ax.set_title(problem.name + (f", action {query.action:+g}" if several else ""))
+        ax.set_xlabel("quantile level")
+    for ax in axes[::columns]:
+        ax.set_ylabel("return")
+    for ax in axes[len(queries) :]:
+        ax.axis("off")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", frameon=False, ncols=min(6, len(labels))
+    )
+    save(figure, path)
+
+
+def draw_distances(results: list[dict[str, Any]], path: Path) -> None:
+    """One panel per problem: W1 of every entrant, a dot per seed, on a logarithmic axis."""
+    problems = list(dict.fromkeys(r["problem"] for r in results))
+    entrants = list(dict.fromkeys(r["entrant"] for r in results))
+    few = len(entrants) <= len(COLORS)
+    height, room = 0.9 + 0.24 * len(entrants), 0.07 * max(map(len, entrants)) / len(problems)
+    figure, axes = panels(1, len(problems), width=2.4 + room, height=height)
+    for ax, problem in zip(axes, problems, strict=True):
+        for row, entrant in enumerate(entrants):
+            cells = [r for r in results if (r["problem"], r["entrant"]) == (problem, entrant)]
+            values = [c["figures"]["w1"] for c in cells if c["figures"]["w1"] is not None]
+            color = COLORS[(row if few else row == 0) % len(COLORS)]
+            ax.plot(values, [row] * len(values), "o", color=color, ms=4, alpha=0.6)
+            if values:
+                ax.plot(np.mean(values), row, "|", color=color, ms=12, mew=2)
+                if row == 0:
+                    ax.axvline(float(np.mean(values)), color=color, lw=0.8, alpha=0.5)
+        ax.set_xscale("log")
+        low, high = ax.get_xlim()  # At least a decade, so that the axis has a figure or two.
+        middle = (low * high) ** 0.5
+        ax.set_xlim(min(low, middle / 3.5), max(high, middle * 3.5))
+        ax.minorticks_off()
+        ax.set_title(problem)
+        ax.set_xlabel("W1 to the truth")
+        ax.set_ylim(len(entrants) - 0.5, -0.5)
+        ax.set_yticks(range(len(entrants)), entrants if ax is axes[0] else [""] * len(entrants))
+    save(figure, path)
+
+
+def draw_price(results: list[dict[str, Any]], path: Path) -> None:
+    """Mean W1 / std over problems against milliseconds per update, and who is beaten by nobody."""
+    rows: list[tuple[float, float, str]] = []
+    for entrant in dict.fromkeys(r["entrant"] for r in results):
+        cells = [r["figures"] for r in results if r["entrant"] == entrant]
+        if all(c["w1"] is not None for c in cells):
+            price = float(np.median([1e3 / c["updates_per_second"] for c in cells]))
+            rows.append((price, float(np.mean([c["w1"] / c["std"] for c in cells])), entrant))
+    figure, axes = panels(1, 1, width=9.0, height=5.6)
+    ax, front = axes[0], [a for a in rows if not any(_beats(b, a) for b in rows)]
+    ax.plot(*zip(*sorted((x, y) for x, y, _ in front), strict=True), color=TRUTH, lw=0.8, alpha=0.5)
+    colors: list[str] = []
+    for row in rows:
+        x, y, _ = row
+        first = row == rows[0]
+        color = COLORS[1] if first else COLORS[0] if row in front else COLORS[6]
+        ax.plot(x, y, "o", color=color, ms=7 if first else 5)
+        colors.append(color)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ticks = [t for t in X_TICKS if _inside(t, ax.get_xlim())]
+    ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
+    levels = [v for v in Y_TICKS if _inside(v, ax.get_ylim())]
+    ax.set_yticks(levels, [f"{100 * v:g} %" for v in levels])
+    ax.minorticks_off()
+    ax.set_xlabel("milliseconds per critic update")
+    ax.set_ylabel("W1 / standard deviation, mean over problems")
+    name_points(ax, rows, colors)
+    save(figure, path)
+
+
+def _beats(a: tuple[float, float, str], b: tuple[float, float, str]) -> bool:
+    """Cheaper and closer, strictly in one."""
+    return a[0] <= b[0] and a[1] <= b[1] and a[:2] != b[:2]
+
+
+def _inside(value: float, limits: tuple[float, float]) -> bool:
+    return limits[0] <= value <= limits[1]

@@ -1,0 +1,125 @@
+"""What the bench measures, on small pairs: parts add up, FLOPs are right, peers take part."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from bridgerl.bench.clock import PARTS, Clock, Setting
+from bridgerl.bench.growth import GROWTH, measure_growth, vary
+from bridgerl.bench.ours import measure
+from bridgerl.bench.table import contenders, run_bench
+from bridgerl.cli.entrants import read_pair
+from bridgerl.cli.main import main
+from bridgerl.critics.dbc import DBCConfig
+from bridgerl.critics.tqc import TQCConfig
+from bridgerl.errors import UserError
+
+ENV = "InvertedPendulum-v5"
+SETTING = Setting(ENV, batch=32, threads=1, seconds=0.05)
+
+
+@pytest.fixture(autouse=True)
+def _keep_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measured here and not in a process of its own, so that the test's cores stay its own."""
+    monkeypatch.setattr(Setting, "pin", lambda self: None)
+
+
+def test_a_part_within_a_part_is_counted_once() -> None:
+    clock = Clock()
+    started = time.perf_counter()
+    with clock.part("backward"):
+        time.sleep(0.02)
+        with clock.part("optimiser"):
+            time.sleep(0.03)
+    whole = time.perf_counter() - started
+    assert clock.spent["backward"] == pytest.approx(0.02, abs=0.01)
+    assert clock.spent["optimiser"] == pytest.approx(0.03, abs=0.01)
+    assert sum(clock.spent.values()) == pytest.approx(whole, abs=2e-3)
+
+
+@pytest.mark.parametrize("text", ["sac+cdq", "td3+dbc", "qvpo+tqc"])
+def test_the_parts_of_a_step_add_up_to_the_step(text: str) -> None:
+    row = measure(read_pair(f"{text} --hidden 16 16", ENV), SETTING)
+    total = sum(row[f"{part}_ms"] for part in PARTS)
+    assert total == pytest.approx(1e3 / row["steps_per_second"], rel=0.25)
+    assert all(row[f"{part}_ms"] > 0 for part in PARTS)
+    assert 0 < row["peak_share"] < 1
+
+
+def test_flops_are_those_of_every_matrix_product() -> None:
+    row = measure(read_pair("sac+cdq --hidden 32 32", ENV), SETTING)
+    b, x, o, a, w, p = 32, 5, 4, 1, 32, 256
+    critic = 2 * b * (x * w + w * w + w)  # One head, one way.
+    policy = 2 * b * (o * p + p * p + 2 * a * p)
+    # Two heads: target; online there and back, without a slope in (s, a); under the actor there and
+    # back to the action. The policy: at s', at s, and back without a slope in s.
+    back = 2 * critic - 2 * b * x * w
+    heads = 2 * (critic + critic + back + critic + critic)
+    expected = heads + 2 * policy + (2 * policy - 2 * b * o * p)
+    assert row["gflop"] == pytest.approx(expected / 1e9, rel=1e-6)
+
+
+def test_growth_varies_one_size_at_a_time() -> None:
+    dbc = DBCConfig(hidden=(64, 64), n_target=8, n_online=4)
+    assert vary(dbc, "steps M", 10) == DBCConfig(
+        hidden=(64, 64), n_target=8, n_online=4, bridge_steps=10
+    )
+    assert vary(dbc, "atoms K", 0.5) == DBCConfig(hidden=(64, 64), n_target=4, n_online=2)
+    assert vary(dbc, "width", 2) == DBCConfig(hidden=(128, 128), n_target=8, n_online=4)
+    assert vary(TQCConfig(), "steps M", 10) is None
+    curves = measure_growth(read_pair("sac+tqc --hidden 16", ENV), SETTING)
+    assert list(curves) == ["atoms K", "batch", "width"]
+    assert [p["value"] for p in curves["batch"]] == list(GROWTH["batch"])
+
+
+def test_a_peer_is_measured_beside_ours_at_equal_sizes() -> None:
+    pytest.importorskip("stable_baselines3")
+    import sys
+
+    pairs = [read_pair("sac+cdq", ENV), read_pair("sac+cdq --preset paper", ENV)]
+    rivals = contenders(pairs, Path(sys.executable))
+    peers = [r for r in rivals if r.peer_of is not None]
+    assert ("stable-baselines3 SAC", "sac+cdq") in [(r.label, r.peer_of) for r in peers]
+    # The paper's critic is wider than its policy; no peer has such a shape.
+    assert all(r.peer_of == "sac+cdq" for r in peers)
+    first = next(r for r in peers if r.label.startswith("stable-baselines3"))
+    rows = run_bench([rivals[0], first], [SETTING], 1, lambda: None)
+    speed = [row["steps_per_second"] for row in rows]
+    assert rows[1]["ours_over_it"] == pytest.approx(speed[0] / speed[1])
+
+
+def test_the_verb_writes_json_and_pictures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"bench --env {ENV} --pairs sac+cdq --batch 32 --seconds 0.05 --repeats 1 --json"
+    grow = ["--growth", "small = sac+dbc --hidden 16", "--out", str(tmp_path / "b")]
+    assert main([*words.split(), "--peers", "python3", *grow]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert json.loads((tmp_path / "b/bench.json").read_text()) == printed
+    assert printed["rows"][0]["label"] == "sac+cdq"
+    assert list(printed["growth"]["small"]) == list(GROWTH)
+    for name in ("bench.png", "growth.png"):
+        assert (tmp_path / "b" / name).read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("dbc", "needs an actor and a critic, e.g. sac+dbc"),
+        ("sax+dbc", "unknown actor 'sax'; did you mean sac?"),
+        ("sac+dbd", "unknown critic 'dbd'; did you mean dbc?"),
+        ("sac+dbc --preset", "--preset needs a value"),
+        ("sac+dbc --bridge-step 3", "did you mean --bridge-steps"),
+    ],
+)
+def test_a_pair_that_cannot_be_read_is_refused(text: str, says: str) -> None:
+    with pytest.raises(UserError) as refused:
+        read_pair(text, ENV)
+    assert says in str(refused.value)
+
+
+def test_more_threads_than_cores_are_refused() -> None:
+    with pytest.raises(UserError, match="needs as many cores"):
+        _ = Setting(ENV, 32, threads=4096, seconds=1.0).cores

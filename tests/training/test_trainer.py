@@ -1,0 +1,391 @@
+"""The loop itself: what is stored, when learning happens, what stops it, what a person sees."""
+
+import dataclasses
+import json
+import os
+import pty
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box
+
+from bridgerl import resolve, train
+from bridgerl.agent import Agent
+from bridgerl.config import RunConfig
+from bridgerl.errors import NumericFault, UserError
+from bridgerl.runs import checkpoint
+from bridgerl.runs.folder import last_weights, read_config
+from bridgerl.runs.log import read_metrics
+from bridgerl.streams import Streams
+from bridgerl.training import loop as trainer
+from bridgerl.training.envs import Task
+from bridgerl.training.play import load_agent
+from bridgerl.training.threads import probe_threads
+from bridgerl.types import Batch, EnvSpec, Metrics
+from conftest import HERE, TINY, Run
+
+
+def _config(out: Path, env: str = "toy_envs:Point-v0", **train_values: Any) -> RunConfig:
+    base = resolve(env, "sac", "cdq", "lite")
+    values = {"warmup": 100, "batch_size": 32, "buffer_size": 5000} | train_values
+    return dataclasses.replace(
+        base,
+        out=out,
+        steps=400,
+        actor=dataclasses.replace(base.actor, hidden=(16,)),
+        critic=dataclasses.replace(base.critic, hidden=(16,)),
+        train=dataclasses.replace(base.train, **values),
+        eval=dataclasses.replace(base.eval, every=200, episodes=2),
+        log=dataclasses.replace(base.log, every=50, tensorboard=False),
+        save=dataclasses.replace(base.save, every=200),
+    )
+
+
+def _rows(run: Path) -> np.ndarray:
+    stretches = checkpoint.replay_rows(run, last_weights(run), 10**9)
+    return torch.cat([rows for _, rows in stretches]).numpy()
+
+
+def _records(run: Path, kind: str) -> list[dict[str, Any]]:
+    records = read_metrics((run / "metrics.jsonl").read_bytes())
+    return [r for r in records if r["kind"] == kind]
+
+
+def test_truncation_bootstraps_and_termination_does_not(tmp_path: Path) -> None:
+    run = train(_config(tmp_path), quiet=True)
+    rows = _rows(run)
+    obs, discount, next_obs = rows[:, :3], rows[:, 6], rows[:, 7:]
+    ends = [r["step"] - 1 for r in _records(run, "episode")]
+    distance = np.linalg.norm(next_obs[:, :2], axis=1)
+    terminated = [e for e in ends if distance[e] > 4]
+    truncated = [e for e in ends if distance[e] <= 4]
+    assert truncated
+    assert terminated
+    assert discount[truncated] == pytest.approx(0.99)
+    assert not discount[terminated].any()
+    # Rows chain within an episode; at its end next_obs is the last one seen, not the reset one.
+    chained = (next_obs[:-1] == obs[1:]).all(1)
+    assert not chained[[e for e in ends if e < len(chained)]].any()
+    assert chained.sum() == len(chained) - len([e for e in ends if e < len(chained)])
+
+
+def test_learning_starts_after_warmup_with_one_update_per_step(tmp_path: Path) -> None:
+    run = train(_config(tmp_path), quiet=True)
+    tensors = checkpoint.load_weights(last_weights(run))
+    assert int(tensors["agent._extra_state"]) == 400 - 100
+    first, *rest = _records(run, "train")
+    assert "critic/loss" not in first
+    assert "critic/loss" in rest[-1]
+    draws = Streams(0)("warmup")
+    uniform = torch.stack([torch.rand(2, generator=draws) for _ in range(100)]) * 2 - 1
+    assert np.array_equal(_rows(run)[:100, 3:5], uniform.numpy())
+    assert not np.isin(_rows(run)[100:, 3], uniform.numpy()).any()
+
+
+def test_rows_hold_the_reward_of_their_own_step(tmp_path: Path) -> None:
+    rows = _rows(train(_config(tmp_path), quiet=True))
+    assert rows[:, 5] == pytest.approx(-np.linalg.norm(rows[:, 7:9], axis=1), rel=1e-5)
+
+
+def test_evaluation_does_not_explore(tmp_path: Path) -> None:
+    run = train(_config(tmp_path), quiet=True)
+    (last,) = (r for r in _records(run, "eval") if r["step"] == 400)
+    task = Task("toy_envs:Point-v0", 0, "eval")
+    agent, _ = load_agent(run, "last")
+    total, obs, done = 0.0, task.reset(400, 0), False
+    while not done:
+        with torch.no_grad():
+            mean = agent.actor.net(torch.from_numpy(obs)[None]).chunk(2, -1)[0]
+        out = task.step(mean.tanh()[0].numpy())
+        total, obs, done = total + out.reward, out.obs, out.terminated or out.truncated
+    assert total == last["eval/returns"][0]
+
+
+def test_a_short_run_that_never_learnt_is_not_called_done(tmp_path: Path) -> None:
+    config = _config(tmp_path, env="toy_envs:HugeReward-v0")
+    with pytest.raises(NumericFault):
+        train(dataclasses.replace(config, steps=150), quiet=True)
+    assert not (config.folder / "DONE").exists()
+
+
+def test_a_run_can_live_in_a_thread_of_its_own(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        run = pool.submit(train, _config(tmp_path), quiet=True).result()
+    assert (run / "DONE").exists()
+
+
+def test_a_silent_reset_pays_nothing(tmp_path: Path) -> None:
+    config = _config(tmp_path, env="toy_envs:Exploding-v0")
+    run = train(dataclasses.replace(config, steps=200), quiet=True)
+    for record in _records(run, "episode"):
+        paid = record["episode/length"] - ("episode/diverged" in record)
+        assert record["episode/return"] <= paid
+    assert _records(run, "eval")[-1]["eval/diverged"] > 0
+
+
+def test_a_loss_that_overflows_stops_the_run_with_intact_weights(tmp_path: Path) -> None:
+    config = _config(tmp_path, env="toy_envs:HugeReward-v0")
+    with pytest.raises(NumericFault, match="3 updates in a row"):
+        train(config, quiet=True)
+    assert "NumericFault" in (config.folder / "run.log").read_text()
+
+
+def test_q_is_logged_against_the_largest_return(tmp_path: Path) -> None:
+    config = _config(tmp_path)
+    run = train(config, quiet=True)
+    rows = torch.from_numpy(_rows(run)[-32:])
+    agent, step = load_agent(run, "last")
+    assert step == _records(run, "train")[-1]["step"]
+    largest = np.abs(_rows(run)[:, 5]).max() / (1 - config.train.discount)
+    q = agent.critic.q_rank(rows[:, :3], rows[:, 3:5]).abs().max()
+    share = _records(run, "train")[-1]["critic/q_over_bound"]
+    assert share == pytest.approx(float(q.detach()) / largest, rel=1e-5)
+
+
+def test_each_kind_of_unhealthy_values_is_warned_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(trainer, "SETTLED", 0)
+    monkeypatch.setattr(trainer, "Q_ALARM", 0.0)
+    dbc = dataclasses.replace(resolve("toy", critic="dbc").critic, hidden=(8,))
+    train(dataclasses.replace(_config(tmp_path), critic=dbc), quiet=True)
+    divergence, advice = capsys.readouterr().err.splitlines()
+    assert "where no return exceeds" in divergence
+    assert "--critic.kappa 1 is large against the spread" in advice
+
+
+def test_values_are_not_judged_before_learning_has_settled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(trainer, "Q_ALARM", 0.0)
+    train(_config(tmp_path), quiet=True)
+    assert not capsys.readouterr().err
+
+
+def test_numeric_fault_is_one_line_and_exit_4(cli: Run, tmp_path: Path) -> None:
+    args = [a.replace("Point", "HugeReward") for a in TINY]
+    done = cli(*args, "--out", str(tmp_path))
+    assert done.returncode == 4
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("bridgerl: error: 3 updates in a row")
+
+
+def test_a_silent_mujoco_reset_is_counted_and_its_transition_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = _config(tmp_path, env="toy_envs:Exploding-v0")
+    config = dataclasses.replace(config, eval=dataclasses.replace(config.eval, episodes=1))
+    run = train(config, quiet=True)
+    diverged = json.loads((run / "DONE").read_text())["diverged_episodes"]
+    assert diverged > 0
+    assert len(_rows(run)) == 400 - diverged
+    assert len([r for r in _records(run, "episode") if "episode/diverged" in r]) == diverged
+    assert not (tmp_path / "MUJOCO_LOG.TXT").exists()
+
+
+def test_training_stops_once_the_wanted_return_is_reached(tmp_path: Path) -> None:
+    config = _config(tmp_path)
+    config = dataclasses.replace(config, eval=dataclasses.replace(config.eval, stop_at=-1e6))
+    run = train(config, quiet=True)
+    assert json.loads((run / "DONE").read_text())["step"] == 200
+    assert last_weights(run).name.endswith("000200")
+    log = (run / "metrics.jsonl").read_bytes()
+    train(config, quiet=True)  # Started again, it stays where it is.
+    assert (run / "metrics.jsonl").read_bytes() == log
+
+
+def test_a_run_that_goes_on_is_not_done_until_it_ends(tmp_path: Path) -> None:
+    config = _config(tmp_path)
+    run = train(config, quiet=True)
+    longer = dataclasses.replace(config, steps=500)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bridgerl.training.loop.Trainer._log", _interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(longer, quiet=True)
+    assert not (run / "DONE").exists()
+    train(longer, quiet=True)
+    assert json.loads((run / "DONE").read_text())["step"] == 500
+
+
+def _interrupted(trainer: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_evaluations_are_written_under_stable_baselines3_keys(tmp_path: Path) -> None:
+    run = train(_config(tmp_path), quiet=True)
+    with np.load(run / "evaluations.npz") as data:
+        assert data["timesteps"].tolist() == [200, 400]
+        assert data["results"].shape == data["ep_lengths"].shape == (2, 2)
+    done = json.loads((run / "DONE").read_text())
+    means = [r["eval/return_mean"] for r in _records(run, "eval")]
+    assert done["best_return"] == max(means)
+    assert done["final_return"] == means[-1]
+    assert done["average_return"] == pytest.approx(np.mean(means))
+
+
+def test_tensorboard_has_the_tags_of_stable_baselines3(tmp_path: Path) -> None:
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    config = _config(tmp_path)
+    config = dataclasses.replace(config, log=dataclasses.replace(config.log, tensorboard=True))
+    run = train(config, quiet=True)
+    accumulator = events.EventAccumulator(str(run / "tb"))
+    accumulator.Reload()
+    wanted = {
+        "rollout/ep_rew_mean",
+        "rollout/ep_len_mean",
+        "train/actor_loss",
+        "train/critic_loss",
+        "train/ent_coef",
+        "train/ent_coef_loss",
+        "eval/mean_reward",
+        "eval/mean_ep_length",
+        "time/fps",
+    }
+    assert wanted <= set(accumulator.Tags()["scalars"])
+
+
+def test_a_terminal_shows_a_live_bar_with_speed_eta_and_return(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": path, "TERM": "xterm", "COLUMNS": "120"}
+    command = [sys.executable, "-m", "bridgerl", *TINY, "--out", str(tmp_path)]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=env) as process:
+        os.close(theirs)
+        text = _read_terminal(ours)
+    os.close(ours)
+    assert process.returncode == 0
+    for word in ("steps/s", "eta", "/600", "return", "run folder:"):
+        assert word in text, word
+
+
+def _read_terminal(handle: int) -> str:
+    seen = bytearray()
+    try:
+        while data := os.read(handle, 4096):
+            seen += data
+    except OSError:  # A terminal whose program has gone cannot be read.
+        pass
+    return seen.decode()
+
+
+def test_an_environment_without_an_end_is_evaluated_all_the_same(tmp_path: Path) -> None:
+    config = _config(tmp_path, env="toy_envs:Endless-v0")
+    short = dataclasses.replace(config.eval, episodes=2, max_steps=30)
+    run = train(dataclasses.replace(config, eval=short), quiet=True)
+    assert _records(run, "eval")[-1]["eval/lengths"] == [30, 30]
+
+
+def test_an_environment_of_other_sizes_is_refused_not_called_damaged(tmp_path: Path) -> None:
+    config = _config(tmp_path)
+    run = train(config, quiet=True)
+    text = json.loads((run / "config.json").read_text())
+    assert text["sizes"] == {"observation size": 3, "action size": 2}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("toy_envs.Point.observation_space", Box(-1, 1, (4,)))
+        with pytest.raises(UserError, match="observation size was 3, now 4"):
+            train(config, quiet=True)
+
+
+def test_fewer_steps_than_done_end_the_run_where_it_stands(tmp_path: Path) -> None:
+    config = _config(tmp_path)
+    run = train(config, quiet=True)
+    (run / "DONE").unlink()
+    train(dataclasses.replace(config, steps=300), quiet=True)
+    assert json.loads((run / "DONE").read_text())["step"] == 400
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"steps": 1000.0},
+        {"steps": "100"},
+        {"actor": "td3"},
+        {"seed": np.int64(3)},
+    ],
+)
+def test_the_python_interface_refuses_what_could_not_be_read_again(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    config = _config(tmp_path / "out")
+    for name, value in wrong.items():
+        object.__setattr__(config, name, value)
+    with pytest.raises(UserError):
+        train(config, quiet=True)
+    assert not (tmp_path / "out").exists()
+
+
+def test_training_goes_on_when_nobody_reads_its_output(tmp_path: Path) -> None:
+    command = " ".join([sys.executable, "-m", "bridgerl", *TINY, "--out", str(tmp_path)])
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        f"set -o pipefail; {command} | head -1",
+        shell=True,
+        executable="/bin/bash",
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert list(tmp_path.rglob("DONE"))
+
+
+def test_a_closed_terminal_leaves_a_checkpoint(tmp_path: Path, cli: Run) -> None:
+    done = cli(*TINY, "--out", str(tmp_path), BRIDGERL_FAILPOINT="train.step:250:hup")
+    assert done.returncode == 129
+    assert list(tmp_path.rglob("step-000000000250"))
+
+
+def test_an_own_environment_in_the_working_folder_is_found(tmp_path: Path) -> None:
+    (tmp_path / "my_module.py").write_text(
+        "import gymnasium, toy_envs\n"
+        "gymnasium.register('MyEnv-v0', toy_envs.Point, max_episode_steps=50)\n"
+    )
+    script = Path(sys.executable).parent / "bridgerl"
+    command = [str(script), "check-env", "my_module:MyEnv-v0"]
+    env = {**os.environ, "PYTHONPATH": str(HERE)}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "is fit" in done.stdout
+
+
+def test_zero_threads_are_probed_once_and_then_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, answers = torch.get_num_threads(), [2]
+    monkeypatch.setattr("bridgerl.training.threads.probe_threads", lambda *_: answers.pop())
+    config = _config(tmp_path, threads=0)
+    run = train(config, quiet=True)
+    assert read_config(run).train.threads == 2
+    train(dataclasses.replace(config, steps=config.steps + 10), quiet=True)  # Not probed again.
+    assert torch.get_num_threads() == before
+
+
+def test_the_probe_prefers_fewer_threads_unless_more_are_a_tenth_faster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    price = {1: 1.0, 2: 0.85, 4: 0.8, 8: 0.5}
+    clock, count = [0.0], [1]
+    monkeypatch.setattr("os.cpu_count", lambda: 9)
+    monkeypatch.setattr("torch.set_num_threads", lambda n: count.__setitem__(0, n))
+
+    def update(self: Agent, batch: Batch, **_: Any) -> Metrics:
+        clock[0] += price[count[0]]
+        return {}
+
+    monkeypatch.setattr(Agent, "update", update)
+    monkeypatch.setattr("bridgerl.training.threads.time.perf_counter", lambda: clock[0])
+    config, spec = resolve("toy"), EnvSpec("toy", 3, 2)
+    assert probe_threads(config, spec) == 8
+    price[8] = 0.8
+    assert probe_threads(config, spec) == 2
