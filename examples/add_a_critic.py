@@ -13,7 +13,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bridgerl.critics import CRITICS, Critic, CriticConfig
+from bridgerl.critics import CRITICS
+from bridgerl.critics.base import Critic, CriticConfig
 from bridgerl.nn.heads import Heads
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics

@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from bridgerl.actors import Actor, ActorConfig
-from bridgerl.critics import Critic, CriticConfig
+from bridgerl.actors import ActorConfig
+from bridgerl.actors.base import Actor
+from bridgerl.critics import CriticConfig
+from bridgerl.critics.base import Critic
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.types import Batch, EnvSpec, Metrics

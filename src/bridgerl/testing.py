@@ -17,9 +17,10 @@ from torch import Tensor
 from bridgerl.actors import ACTORS
 from bridgerl.agent import Agent, build_agent
 from bridgerl.config import decode, encode
-from bridgerl.critics import CRITICS, Critic
+from bridgerl.critics import CRITICS
+from bridgerl.critics.base import Critic
 from bridgerl.presets import PRESETS, resolve
-from bridgerl.runs import store
+from bridgerl.runs.tensors import pack, unpack
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec
 
@@ -331,8 +332,8 @@ def test_300_updates_are_bit_equal_with_a_save_and_load_in_between(actor: str, c
     streams = Streams(0)
     agent = make_agent(actor, critic, streams=streams)
     learn(agent, range(150))
-    saved = store.unpack(store.pack(agent.state_dict()), "agent")
-    draws = store.unpack(store.pack(streams.state()), "streams")
+    saved = unpack(pack(agent.state_dict()), "agent")
+    draws = unpack(pack(streams.state()), "streams")
 
     later = Streams(123)
     other = make_agent(actor, critic, streams=later)

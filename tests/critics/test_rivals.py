@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bridgerl.critics import CRITICS, Critic
+from bridgerl.critics import CRITICS
+from bridgerl.critics.base import Critic
 from bridgerl.critics.dsac import DSAC, DSACConfig, Gaussian, gaussian_surrogate
 from bridgerl.critics.iqn import IQN, IQNConfig
 from bridgerl.critics.tqc import TQCConfig

@@ -24,6 +24,7 @@ from bridgerl.critics import CRITICS
 from bridgerl.runs import checkpoint, store
 from bridgerl.runs import folder as rundir
 from bridgerl.runs.checkpoint import Snapshot
+from bridgerl.runs.tensors import pack
 from bridgerl.training.replay import Replay
 from bridgerl.types import EnvSpec
 from conftest import TINY, Run
@@ -377,7 +378,7 @@ def _rewrite(folder: Path, file: str) -> None:
         tensors = load_file(folder / file)
         first = next(v for k, v in sorted(tensors.items()) if v.is_floating_point() and v.numel())
         first.view(-1)[0] += 1
-        data = store.pack(tensors)
+        data = pack(tensors)
     (folder / file).write_bytes(data)
     manifest = store.read_manifest(folder)
     for row in manifest["files"]:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from bridgerl.errors import NumericFault, StorageFault, UserError
 from bridgerl.runs import checkpoint, failpoint, store
 from bridgerl.runs.log import RunLog, read_metrics
+from bridgerl.runs.tensors import pack, unpack
 from bridgerl.training.replay import Replay
 from bridgerl.types import EnvSpec
 
@@ -403,7 +404,7 @@ def test_tensors_come_back_bit_for_bit(dtype: torch.dtype, bits: list[int], flus
     tensor = torch.from_numpy(raw.view(np.uint8).copy()).view(dtype)
     torch.set_flush_denormal(flush)
     try:
-        back = store.unpack(store.pack({"x": tensor, "y": tensor}), "x")
+        back = unpack(pack({"x": tensor, "y": tensor}), "x")
     finally:
         torch.set_flush_denormal(False)
     for value in back.values():
@@ -421,7 +422,7 @@ def test_tensors_keep_their_shape_whatever_their_layout() -> None:
         "none": torch.zeros(0, 3),
         "needs gradient": torch.ones(2, requires_grad=True),
     }
-    back = store.unpack(store.pack(tensors), "x")
+    back = unpack(pack(tensors), "x")
     assert set(back) == set(tensors)
     assert all(torch.equal(back[k], v) and back[k].shape == v.shape for k, v in tensors.items())
 
@@ -430,7 +431,7 @@ def test_tensors_keep_their_shape_whatever_their_layout() -> None:
 @given(st.binary(max_size=200))
 def test_any_bytes_are_tensors_or_damage(data: bytes) -> None:
     with contextlib.suppress(StorageFault):
-        store.unpack(data, "x")
+        unpack(data, "x")
 
 
 # The log.

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from bridgerl.cli.main import main
-from bridgerl.critics import CRITICS, Critic
+from bridgerl.critics import CRITICS
+from bridgerl.critics.base import Critic
 from bridgerl.errors import NumericFault, UserError
 from bridgerl.streams import Streams
 from bridgerl.truth import toy

@@ -1,6 +1,6 @@
 """The actors by name; a new one is a file beside this and a line below."""
 
-from bridgerl.actors.base import Actor, ActorConfig
+from bridgerl.actors.settings import ActorConfig
 from bridgerl.registry import Registry
 
 ACTORS: Registry[ActorConfig] = Registry(
@@ -13,4 +13,4 @@ ACTORS: Registry[ActorConfig] = Registry(
     },
 )
 
-__all__ = ["ACTORS", "Actor", "ActorConfig"]
+__all__ = ["ACTORS", "ActorConfig"]

@@ -2,50 +2,14 @@
 
 from abc import ABC, abstractmethod
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from bridgerl.nn.flat import AdamConfig, GuardedAdam, flatten_, polyak_
-from bridgerl.streams import Streams
-from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
-
-
-@dataclass(frozen=True)
-class ActorConfig(AdamConfig, ABC):
-    """Settings that every actor has."""
-
-    section: ClassVar[str] = "actor"
-
-    hidden: tuple[int, ...] = (256, 256, 256)
-    """Widths of the policy's hidden layers."""
-    delay: int = 1
-    """Critic updates per actor update."""
-
-    def __post_init__(self) -> None:
-        """Refuse settings that no actor can train with."""
-        super().__post_init__()
-        self.require_widths("hidden")
-        self.require(self.delay >= 1, "delay", "must be at least 1")
-
-    @abstractmethod
-    def build(self, spec: EnvSpec, streams: Streams) -> "Actor":
-        """Make the actor for a task."""
-
-
-@dataclass(frozen=True)
-class TargetActorConfig(ActorConfig, ABC):
-    """Settings of actors with a target policy."""
-
-    polyak: float = 0.005
-    """Rate at which the target policy follows, at actor updates."""
-
-    def __post_init__(self) -> None:
-        """Refuse a rate out of range."""
-        super().__post_init__()
-        self.require(0 < self.polyak <= 1, "polyak", "must be in (0, 1]")
+from bridgerl.actors.settings import ActorConfig, TargetActorConfig
+from bridgerl.nn.flat import GuardedAdam, flatten_, polyak_
+from bridgerl.types import Batch, Bootstrap, Metrics, QFn
 
 
 class Actor(nn.Module, ABC):

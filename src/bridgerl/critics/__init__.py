@@ -1,6 +1,6 @@
 """The critics by name; a new one is a file beside this and a line below."""
 
-from bridgerl.critics.base import Critic, CriticConfig
+from bridgerl.critics.settings import CriticConfig
 from bridgerl.registry import Registry
 
 CRITICS: Registry[CriticConfig] = Registry(
@@ -17,4 +17,4 @@ CRITICS: Registry[CriticConfig] = Registry(
     },
 )
 
-__all__ = ["CRITICS", "Critic", "CriticConfig"]
+__all__ = ["CRITICS", "CriticConfig"]

@@ -3,43 +3,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from bridgerl.nn.flat import AdamConfig, GuardedAdam, flatten_, polyak_
+from bridgerl.critics.settings import CriticConfig
+from bridgerl.nn.flat import GuardedAdam, flatten_, polyak_
 from bridgerl.ops.quantile import midpoint_levels
-from bridgerl.streams import Streams
-from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
+from bridgerl.types import Batch, Bootstrap, Metrics
 
 WIDE_KAPPA = 0.5
 """Share of the returns' standard deviation above which kappa is called too wide."""
-
-
-@dataclass(frozen=True)
-class CriticConfig(AdamConfig, ABC):
-    """Settings that every critic has."""
-
-    section: ClassVar[str] = "critic"
-
-    adam_eps: float = 1e-5
-    """Adam epsilon."""
-    polyak: float = 0.005
-    """Rate at which the target network follows the online one."""
-    target_every: int = 1
-    """Critic updates between two moves of the target; 2 under TD3 is the cadence of its authors."""
-
-    def __post_init__(self) -> None:
-        """Refuse settings that no critic can train with."""
-        super().__post_init__()
-        self.require(0 < self.polyak <= 1, "polyak", "must be in (0, 1]")
-        self.require(self.target_every >= 1, "target_every", "must be at least 1")
-
-    @abstractmethod
-    def build(self, spec: EnvSpec, streams: Streams) -> "Critic":
-        """Make the critic for a task."""
 
 
 class Critic(nn.Module, ABC):

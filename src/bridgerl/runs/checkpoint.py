@@ -17,6 +17,7 @@ from torch import Tensor
 from bridgerl.errors import NumericFault, StorageFault, UserError
 from bridgerl.runs import store
 from bridgerl.runs.failpoint import failpoint
+from bridgerl.runs.tensors import pack, unpack
 from bridgerl.training.replay import Replay
 
 # Part of the format: another number needs another store.FORMAT.
@@ -77,9 +78,9 @@ def save(run: Path, snap: Snapshot, replay: Replay, segments: dict[str, str], ke
     used = {n: s for n, s in segments.items() if _overlap(_segment_range(n), live)}
     tail = {_tail_name(r): replay.read(r) for r in _uncovered(live, used)}
     files = {
-        TENSORS: store.pack(snap.tensors),
-        TAIL: store.pack(tail),
-        EPISODE: store.pack(snap.episode),
+        TENSORS: pack(snap.tensors),
+        TAIL: pack(tail),
+        EPISODE: pack(snap.episode),
         STATE: store.to_json(snap.state),
     }
     manifest = {
@@ -101,7 +102,7 @@ def save_weights(run: Path, step: int, weights: dict[str, Tensor]) -> None:
     check_finite(weights, step)
     name = folder_name("weights", step)
     manifest = {"kind": "weights", "step": step}
-    store.publish_folder(run / "ckpt", name, {TENSORS: store.pack(weights)}, manifest)
+    store.publish_folder(run / "ckpt", name, {TENSORS: pack(weights)}, manifest)
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
@@ -110,7 +111,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     manifest, files = store.read_folder(path, names)
     if int(path.name.rpartition("-")[2]) != manifest.get("step"):
         raise StorageFault(f"{path / store.MANIFEST} is damaged: it is of another step")
-    return store.unpack(files[TENSORS], str(path / TENSORS))
+    return unpack(files[TENSORS], str(path / TENSORS))
 
 
 def check_fit(given: dict[str, Tensor], wanted: dict[str, Tensor], where: str) -> None:
@@ -130,8 +131,8 @@ def load(run: Path, path: Path) -> tuple[Snapshot, dict[str, str]]:
     _check_metrics(run, path, manifest["metrics"])
     snap = Snapshot(
         step=manifest["step"],
-        tensors=store.unpack(files[TENSORS], str(path / TENSORS)),
-        episode=store.unpack(files[EPISODE], str(path / EPISODE)),
+        tensors=unpack(files[TENSORS], str(path / TENSORS)),
+        episode=unpack(files[EPISODE], str(path / EPISODE)),
         state=store.parse_json(files[STATE], str(path / STATE)),
         metrics=manifest["metrics"],
         fingerprint=manifest["fingerprint"],
@@ -150,7 +151,7 @@ def replay_rows(run: Path, path: Path, capacity: int) -> Iterator[tuple[int, Ten
         held = _segment_range(name)
         if not _overlap(held, live) or held.stop > count:
             raise StorageFault(f"{path / store.MANIFEST} is damaged: {name} holds no live rows")
-    tail = store.unpack(files[TAIL], str(path / TAIL))
+    tail = unpack(files[TAIL], str(path / TAIL))
     loose = _uncovered(live, segments)
     if set(tail) != {_tail_name(r) for r in loose}:
         raise StorageFault(f"{path / TAIL} is damaged: rows are missing")
@@ -236,7 +237,7 @@ def _read_segment(run: Path, name: str, digest: str) -> Tensor:
     data = store.read_bytes(path)
     if store.sha256(data) != digest:
         raise StorageFault(f"{path} is damaged: checksum differs from the manifest")
-    tensors = store.unpack(data, str(path))
+    tensors = unpack(data, str(path))
     if set(tensors) != {"rows"}:
         raise StorageFault(f"{path} is damaged: it holds other things than rows")
     return _check_rows(tensors["rows"], SEGMENT_ROWS, path)
@@ -315,7 +316,7 @@ def _seal(folder: Path, replay: Replay, segments: dict[str, str]) -> None:
     for number in range(-(-live.start // SEGMENT_ROWS), live.stop // SEGMENT_ROWS):
         name = _segment_name(number)
         if name not in segments:
-            data = store.pack({"rows": replay.read(_segment_range(name))})
+            data = pack({"rows": replay.read(_segment_range(name))})
             store.publish_file(folder / name, data)
             failpoint("replay.sealed")
             segments[name] = store.sha256(data)

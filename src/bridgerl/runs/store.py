@@ -12,11 +12,6 @@ import shutil
 from pathlib import Path
 from typing import Any, Literal
 
-import safetensors
-import safetensors.torch
-import torch
-from torch import Tensor
-
 from bridgerl.errors import Busy, StorageFault, UserError
 from bridgerl.runs.failpoint import failpoint
 
@@ -105,25 +100,6 @@ def open_owned(path: Path, mode: Literal["a+b", "ab"]) -> io.FileIO:
         return io.FileIO(os.open(path, flags, 0o666), mode)
     except OSError as error:
         raise StorageFault(f"{path} cannot be written: {error.strerror}") from None
-
-
-def pack(tensors: dict[str, Tensor]) -> bytes:
-    """Tensors as safetensors bytes."""
-    return safetensors.torch.save(
-        {
-            k: v.detach().cpu().clone(memory_format=torch.contiguous_format)
-            for k, v in tensors.items()
-        }
-    )
-
-
-def unpack(data: bytes, name: str) -> dict[str, Tensor]:
-    """Tensors from safetensors bytes; runs no code, whatever the bytes are."""
-    try:
-        return safetensors.torch.load(data)
-    except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        text = " ".join(str(error).split())
-        raise StorageFault(f"{name} is damaged: {text}") from None
 
 
 def make_folder(path: Path) -> None:

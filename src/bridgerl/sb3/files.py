@@ -14,6 +14,7 @@ from bridgerl.config import decode_fields
 from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs import store
 from bridgerl.runs.checkpoint import check_fit
+from bridgerl.runs.tensors import pack, unpack
 
 FORMAT = 1
 CONFIG, TENSORS = "config.json", "model.safetensors"
@@ -96,7 +97,7 @@ def write_model(place: Place, header: Header, tensors: dict[str, Tensor]) -> Non
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(CONFIG), header.encode())
-        archive.writestr(zipfile.ZipInfo(TENSORS), store.pack(tensors))
+        archive.writestr(zipfile.ZipInfo(TENSORS), pack(tensors))
     _write(place, buffer.getvalue(), ".zip")
 
 
@@ -105,7 +106,7 @@ def read_model(place: Place) -> tuple[Header, dict[str, Tensor]]:
     name, data = _read(place, ".zip")
     members = _unzip(name, data)
     header = Header.decode(members[CONFIG], f"{CONFIG} of {name}")
-    return header, store.unpack(members[TENSORS], f"{TENSORS} of {name}")
+    return header, unpack(members[TENSORS], f"{TENSORS} of {name}")
 
 
 def write_buffer(place: Place, buffer: object) -> None:
@@ -116,14 +117,14 @@ def write_buffer(place: Place, buffer: object) -> None:
         "full": torch.tensor(buffer.full),
         "capacity": torch.tensor([buffer.buffer_size, buffer.n_envs]),
     }
-    _write(_renamed(place), store.pack(state), ".safetensors")
+    _write(_renamed(place), pack(state), ".safetensors")
 
 
 def read_buffer(place: Place, buffer: object) -> None:
     """Fill a buffer of the same capacity with what a file holds."""
     buffer = _known(buffer)
     name, data = _read(_renamed(place), ".safetensors")
-    state = store.unpack(data, name)
+    state = unpack(data, name)
     marks = {"pos": torch.tensor(0), "full": torch.tensor(False), "capacity": torch.zeros(2).long()}
     check_fit({k: v for k, v in state.items() if k in marks}, marks, name)
     pos, full = int(state.pop("pos")), bool(state.pop("full"))

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bridgerl.critics import Critic, CriticConfig
+from bridgerl.critics import CriticConfig
+from bridgerl.critics.base import Critic
 from bridgerl.nn.endpoint import CosineEmbedding
 from bridgerl.nn.mlp import MLP
 from bridgerl.ops.quantile import normal_quantiles

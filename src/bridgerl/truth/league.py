@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from bridgerl.agent import build_critic
 from bridgerl.cli.entrants import Entrant, read_entrant
-from bridgerl.critics import Critic
+from bridgerl.critics.base import Critic
 from bridgerl.errors import BridgeError, StorageFault
 from bridgerl.runs import store
 from bridgerl.streams import Streams, derive_seed

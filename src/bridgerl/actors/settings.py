@@ -1,0 +1,47 @@
+"""Settings that every actor has; free of torch, so that configs can be read without it."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from bridgerl.nn.settings import AdamConfig
+
+if TYPE_CHECKING:
+    from bridgerl.actors.base import Actor
+    from bridgerl.streams import Streams
+    from bridgerl.types import EnvSpec
+
+
+@dataclass(frozen=True)
+class ActorConfig(AdamConfig, ABC):
+    """Settings that every actor has."""
+
+    section: ClassVar[str] = "actor"
+
+    hidden: tuple[int, ...] = (256, 256, 256)
+    """Widths of the policy's hidden layers."""
+    delay: int = 1
+    """Critic updates per actor update."""
+
+    def __post_init__(self) -> None:
+        """Refuse settings that no actor can train with."""
+        super().__post_init__()
+        self.require_widths("hidden")
+        self.require(self.delay >= 1, "delay", "must be at least 1")
+
+    @abstractmethod
+    def build(self, spec: "EnvSpec", streams: "Streams") -> "Actor":
+        """Make the actor for a task."""
+
+
+@dataclass(frozen=True)
+class TargetActorConfig(ActorConfig, ABC):
+    """Settings of actors with a target policy."""
+
+    polyak: float = 0.005
+    """Rate at which the target policy follows, at actor updates."""
+
+    def __post_init__(self) -> None:
+        """Refuse a rate out of range."""
+        super().__post_init__()
+        self.require(0 < self.polyak <= 1, "polyak", "must be in (0, 1]")

@@ -1,0 +1,51 @@
+"""Settings of everything that learns, checked under the names of their flags; free of torch."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from bridgerl.errors import require
+
+
+@dataclass(frozen=True)
+class AdamConfig:
+    """Settings of everything that learns by Adam."""
+
+    section: ClassVar[str]
+
+    lr: float = 3e-4
+    """Adam learning rate."""
+    adam_eps: float = 1e-8
+    """Adam epsilon."""
+    grad_clip: float | None = 1.0
+    """Largest gradient norm over all parameters jointly; None turns clipping off."""
+
+    def __post_init__(self) -> None:
+        """Refuse step sizes that cannot train."""
+        lr, eps, clip = self.lr, self.adam_eps, self.grad_clip
+        self.require(0 < lr < 1, "lr", "must be in (0, 1)")
+        self.require(0 < eps < 1, "adam_eps", "must be in (0, 1)")
+        ok = clip is None or 0 < clip < float("inf")
+        self.require(ok, "grad_clip", "must be positive and finite, or None")
+
+    def require(self, ok: bool, field: str, rule: str) -> None:
+        """Refuse a field of this config under the name of its flag."""
+        flag = f"{self.section}.{field.replace('_', '-')}"
+        require(ok, flag, getattr(self, field), rule)
+
+    def require_widths(self, field: str) -> None:
+        """Refuse a list of layer widths that cannot be built."""
+        widths: tuple[int, ...] = getattr(self, field)
+        ok = len(widths) > 0 and all(1 <= n <= 65536 for n in widths)
+        self.require(ok, field, "must be one or more widths from 1 to 65536")
+
+    def require_counts(self, *fields: str) -> None:
+        """Refuse numbers of things that cannot be built."""
+        for field in fields:
+            ok = 1 <= getattr(self, field) <= 65536
+            self.require(ok, field, "must be from 1 to 65536")
+
+    def require_positive(self, *fields: str) -> None:
+        """Refuse scales that are no scales."""
+        for field in fields:
+            ok = 0 < getattr(self, field) < float("inf")
+            self.require(ok, field, "must be positive and finite")
