@@ -17,7 +17,7 @@ from bridgerl.critics import CRITICS
 from bridgerl.critics.base import Critic, CriticConfig
 from bridgerl.nn.heads import Heads
 from bridgerl.streams import Streams
-from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
+from bridgerl.types import Batch, Bootstrap, EnvSpec
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class Average(Critic):
         sizes = (spec.obs_dim + spec.action_dim, *config.hidden, 1)
         super().__init__(config, Heads(config.n_heads, sizes))
 
-    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
         """Sum over heads of the mean squared error."""
         with torch.no_grad():
             after = self.q(batch.next_obs, boot.action, target=True) - boot.entropy_cost
             y = batch.reward + batch.discount * after
         q = self.online(torch.cat([batch.obs, batch.action], -1))[..., 0]
-        return (q - y[:, None]).square().mean(0).sum(), {"critic/q": q.detach().mean()}
+        return (q - y[:, None]).square().mean(0).sum()
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """The ensemble's mean: (b,)."""

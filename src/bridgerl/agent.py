@@ -15,22 +15,27 @@ from bridgerl.critics import CriticConfig
 from bridgerl.critics.base import Critic
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams, derive_seed
-from bridgerl.types import Batch, EnvSpec, Metrics
+from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
 
 class Agent(nn.Module):
     """A policy and its value; state_dict() holds all that learning has changed."""
 
     def __init__(
-        self, actor: Actor, critic: Critic, *, actor_every: int, target_every: int
+        self,
+        actor: Actor,
+        critic: Critic,
+        streams: Streams,
+        *,
+        actor_every: int,
+        target_every: int,
     ) -> None:
         super().__init__()
-        self.actor = actor
-        self.critic = critic
+        self.actor, self.critic, self._streams = actor, critic, streams
         self.updates = 0
         self._actor_every = actor_every
         self._target_every = target_every
-        self._actor_q = critic.q if actor.climbs else critic.q_rank
+        self._actor_q = critic.q if actor.follows_gradient else critic.q_rank
         self._target_q = partial(critic.q_rank, target=True)
         self.device = next(actor.parameters()).device
 
@@ -41,27 +46,33 @@ class Agent(nn.Module):
         action = self.actor.act(x, self.critic.q_rank, explore=explore, generator=generator)
         return action[0].cpu().numpy()
 
-    def update(self, batch: Batch, *, measuring: bool = True) -> Metrics:
-        """Critic step, actor step every `actor_every`-th time, then the targets follow.
-
-        Metrics that cost time may be missing when nobody is measuring.
-        """
-        self.critic.measuring = measuring
-        with torch.no_grad():
-            boot = self.actor.bootstrap(batch.next_obs, self._target_q)
-        metrics = self.critic.update(batch, boot)
+    def update(self, batch: Batch) -> Metrics:
+        """Critic step, actor step every `actor_every`-th time, then the targets follow."""
+        metrics = self.critic.update(batch, self._bootstrap(batch))
         self.updates += 1
         if self.updates % self._actor_every == 0:
             metrics |= self.actor.update(batch, self._actor_q)
         if self.updates % self._target_every == 0:
             self.critic.track()
-        self.critic.measuring = True
         return metrics
+
+    def figures(self, batch: Batch) -> Metrics:
+        """What the log shows of the critic: its loss and more, at the next update's own draws."""
+        with self._streams.kept():
+            boot = self._bootstrap(batch)
+            with self._streams.kept():
+                loss = self.critic.loss(batch, boot)
+            figures = self.critic.figures(batch, boot) | {"critic/loss": loss}
+        return {name: value.detach() for name, value in figures.items()}
+
+    @torch.no_grad()
+    def _bootstrap(self, batch: Batch) -> Bootstrap:
+        return self.actor.bootstrap(batch.next_obs, self._target_q)
 
     def compile_losses(self, **how: Any) -> None:
         """Fuse both losses by torch.compile, with its own arguments."""
-        for part in (self.critic, self.actor):
-            setattr(part, "loss", torch.compile(part.loss, **how))  # noqa: B010
+        self.critic.objective = torch.compile(self.critic.objective, **how)
+        self.actor.loss = torch.compile(self.actor.loss, **how)
 
     def worst_streak(self) -> torch.Tensor:
         """The longest run of updates lost to non-finite numbers, over all optimisers."""
@@ -87,9 +98,8 @@ def build_agent(actor: ActorConfig, critic: CriticConfig, spec: EnvSpec, streams
     with _initial_weights("actor", streams):
         built_actor = actor.build(spec, streams)
     built_critic = build_critic(critic, spec, streams)
-    return Agent(
-        built_actor, built_critic, actor_every=actor.delay, target_every=critic.target_every
-    )
+    every = {"actor_every": actor.delay, "target_every": critic.target_every}
+    return Agent(built_actor, built_critic, streams, **every)
 
 
 def build_critic(critic: CriticConfig | str, spec: EnvSpec, streams: Streams) -> Critic:

@@ -102,7 +102,7 @@ TASKS: dict[str, Overrides] = {
 }
 
 PAIRS: dict[tuple[str, str], Overrides] = {
-    # TD3's authors let the policy climb the first head, SAC's the minimum.
+    # TD3's authors let the policy maximise the first head, SAC's the minimum.
     ("td3", "cdq"): {"critic": {"actor_q": "first"}},
 }
 

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -37,3 +39,12 @@ class Streams:
         """Put every generator back to a saved state."""
         for name, value in state.items():
             self(name).set_state(value)
+
+    @contextmanager
+    def kept(self) -> Generator[None]:
+        """Draw inside as if it never happened: afterwards every generator is where it was."""
+        before = self.state()
+        try:
+            yield
+        finally:
+            self.load(before)

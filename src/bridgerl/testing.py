@@ -97,14 +97,42 @@ def test_ranking_gives_equal_candidates_equal_values(name: str) -> None:
 @for_critics
 def test_critic_loss_reaches_every_online_and_no_target_weight(name: str) -> None:
     critic = make_agent("sac", name).critic
-    loss, metrics = critic.loss(make_batch(), make_boot())
+    loss = critic.loss(make_batch(), make_boot())
+    assert loss.shape == ()
     assert torch.isfinite(loss)
-    assert all(v.shape == () and not v.requires_grad for v in metrics.values())
     loss.backward()
     for key, weight in critic.online.named_parameters():
         assert weight.grad is not None, key
         assert weight.grad.any(), key
     assert all(p.grad is None and not p.requires_grad for p in critic.target.parameters())
+
+
+@for_critics
+def test_what_an_update_differentiates_has_the_gradient_of_the_loss(name: str) -> None:
+    streams = Streams(0)
+    critic, batch = make_agent("sac", name, streams=streams).critic, make_batch()
+    batch = batch._replace(reward=30 * batch.reward)  # Beyond the parabola of a Huber loss, too.
+    critic.update(batch, make_boot())
+    weights, grads = list(critic.online.parameters()), []
+    for form in (critic.loss, critic.objective):
+        with streams.kept():
+            grads.append(torch.autograd.grad(form(batch, make_boot()), weights))
+    for a, b in zip(*grads, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@for_critics
+def test_figures_are_numbers_for_the_log_and_change_nothing(name: str) -> None:
+    streams = Streams(0)
+    agent, batch = make_agent("sac", name, streams=streams), make_batch()
+    agent.update(batch)
+    state, draws = {k: v.clone() for k, v in agent.state_dict().items()}, streams.state()
+    figures = agent.figures(batch)
+    assert "critic/loss" in figures
+    assert all(v.shape == () and not v.requires_grad for v in figures.values())
+    assert all(torch.equal(draws[k], v) for k, v in streams.state().items())
+    assert all(torch.equal(state[k], v) for k, v in agent.state_dict().items())
+    assert torch.equal(figures["critic/loss"], agent.figures(batch)["critic/loss"])
 
 
 @for_critics
@@ -125,7 +153,7 @@ def test_terminal_transitions_ignore_what_comes_after(name: str) -> None:
     batch, boot = make_batch(discount=0.0), make_boot()
     other = Bootstrap(-boot.action, boot.entropy_cost + 100)
     losses = [
-        make_agent("sac", name).critic.loss(b, o)[0]
+        make_agent("sac", name).critic.loss(b, o)
         for b, o in ((batch, boot), (batch._replace(next_obs=batch.next_obs + 5), other))
     ]
     assert torch.equal(losses[0], losses[1])
@@ -215,7 +243,7 @@ def test_bootstrap_is_a_legal_action_with_a_cost_per_row(name: str) -> None:
 
 
 @for_actors
-def test_an_actor_climbs_a_known_value(name: str) -> None:
+def test_an_actor_maximises_a_known_value(name: str) -> None:
     agent, batch = make_agent(name, "cdq"), make_batch()
 
     def known(obs: Tensor, action: Tensor) -> Tensor:
@@ -282,19 +310,25 @@ def test_bootstrap_values_come_from_the_target_network(actor: str, critic: str) 
         before = agent._target_q(batch.obs, batch.action)
         agent.critic.optimizer.flat.mul_(0.5)
         assert torch.equal(before, agent._target_q(batch.obs, batch.action))
-        agent.critic._target_flat.mul_(0.5)
+        agent.critic._target_flat.vector.mul_(0.5)
         assert not torch.equal(before, agent._target_q(batch.obs, batch.action))
 
 
 @for_pairs
-def test_an_agent_refuses_to_be_copied_or_moved_apart_from_its_flat_weights(
-    actor: str, critic: str
-) -> None:
+def test_a_copy_learns_the_same_and_apart(actor: str, critic: str) -> None:
     agent = make_agent(actor, critic)
-    with pytest.raises(TypeError, match="load_state_dict"):
-        copy.deepcopy(agent)
+    agent.update(make_batch(8))
+    before = agent.actor.optimizer.flat.clone()
+    other = copy.deepcopy(agent)
+    other.update(make_batch(8))
+    other.update(make_batch(8))
+    assert torch.equal(before, agent.actor.optimizer.flat)
+    agent.update(make_batch(8))
+    agent.update(make_batch(8))
+    theirs = other.state_dict()
+    assert all(torch.equal(v, theirs[k]) for k, v in agent.state_dict().items())
     with pytest.raises(TypeError, match="built with"):
-        agent.double()
+        other.double()
 
 
 @for_pairs

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bridgerl.critics.dbc import DBC
-from bridgerl.ops.quantile import draw_levels
+from bridgerl.ops.levels import draw_levels
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from bridgerl.critics.dbc import DBC, DBCConfig
 from bridgerl.errors import UserError
+from bridgerl.ops.levels import Levels
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec
@@ -38,27 +39,28 @@ def test_one_step_is_the_prediction_at_the_level_itself(network: str) -> None:
     batch, _ = _batch(4)
     tau = torch.rand(4, 5)
     net = critic._net(target=False)
-    context = net.begin(torch.cat([batch.obs, batch.action], -1), tau.t()[None])
-    start = tau.t().expand(2, -1, -1)
-    heads = context.location + net(context, net.at(torch.zeros(1)), start)
-    expected = heads.mean(0).t()
-    torch.testing.assert_close(critic.quantiles(batch.obs, batch.action, tau), expected)
+    context = net.begin(torch.cat([batch.obs, batch.action], -1), tau[:, None])
+    assert torch.equal(context.start, tau[:, None].expand(-1, 2, -1))
+    heads = context.location + net(context, net.at(torch.zeros(1)), context.start)
+    torch.testing.assert_close(critic.quantiles(batch.obs, batch.action, tau), heads.mean(1))
 
 
 def test_q_back_propagates_through_every_step_to_the_action() -> None:
     """Against finite differences in the action, levels held fixed."""
     critic = _dbc(bridge_steps=5)
     batch, _ = _batch(4)
-    tau = torch.rand(1, 6, 4)
+    tau = torch.rand(4, 1, 6)
+
+    def mean(action: Tensor) -> Tensor:
+        return critic._atoms(batch.obs, action, tau, target=False).mean((1, 2))
+
     action = batch.action.clone().requires_grad_()
-    (slope,) = torch.autograd.grad(critic._atoms(batch.obs, action, tau).mean((1, 2)).sum(), action)
+    (slope,) = torch.autograd.grad(mean(action).sum(), action)
     step = 1e-2
     for i in range(2):
         nudge = torch.zeros(2)
         nudge[i] = step
-        ends = [
-            critic._atoms(batch.obs, batch.action + s * nudge, tau).mean((1, 2)) for s in (-1, 1)
-        ]
+        ends = [mean(batch.action + s * nudge) for s in (-1, 1)]
         difference = (ends[1] - ends[0]) / (2 * step)
         torch.testing.assert_close(slope[:, i], difference.detach(), rtol=0.05, atol=2e-3)
 
@@ -82,14 +84,17 @@ def test_every_kind_of_training_lowers_its_loss(
 ) -> None:
     critic = _dbc(bridge_input=bridge_input, bridge_steps=steps, schedule=schedule, lr=3e-3)
     batch, boot = _batch()
-    losses = [critic.update(batch, boot)["critic/loss"] for _ in range(60)]
-    assert torch.stack(losses[-10:]).mean() < 0.8 * torch.stack(losses[:10]).mean()
+    losses = []
+    for _ in range(60):
+        losses.append(critic.loss(batch, boot).item())
+        critic.update(batch, boot)
+    assert sum(losses[-10:]) < 0.8 * sum(losses[:10])
 
 
 def test_sum_reduction_is_the_mean_times_the_counts() -> None:
     batch, boot = _batch()
-    mean = _dbc().loss(batch, boot)[1]
-    total = _dbc(reduction="sum").loss(batch, boot)[1]
+    mean = _dbc().figures(batch, boot)
+    total = _dbc(reduction="sum").figures(batch, boot)
     pairs = SMALL.n_online * SMALL.n_target * SMALL.n_heads
     torch.testing.assert_close(total["critic/quantile_loss"], pairs * mean["critic/quantile_loss"])
     expected = SMALL.n_online * mean["critic/anchor_loss"]
@@ -98,7 +103,7 @@ def test_sum_reduction_is_the_mean_times_the_counts() -> None:
 
 def test_dropping_lowers_the_target() -> None:
     batch, boot = _batch()
-    kept = [_dbc(drop=d).loss(batch, boot)[1]["critic/target"] for d in (0.0, 0.25, 0.5)]
+    kept = [_dbc(drop=d).figures(batch, boot)["critic/target"] for d in (0.0, 0.25, 0.5)]
     assert kept[0] > kept[1] > kept[2]
 
 
@@ -143,10 +148,10 @@ def test_settings_that_cannot_learn_are_refused(field: str, value: object) -> No
 
 def test_ranking_repeats_and_draws_nothing() -> None:
     critic, (batch, _) = _dbc(n_rank=5), _batch()
-    before = critic._actor_levels.get_state()
+    before = critic._actor_draws.get_state()
     first, again = (critic.q_rank(batch.obs, batch.action) for _ in range(2))
     assert torch.equal(first, again)
-    assert torch.equal(before, critic._actor_levels.get_state())
+    assert torch.equal(before, critic._actor_draws.get_state())
     tau = torch.tensor([[0.1, 0.3, 0.5, 0.7, 0.9]])
     torch.testing.assert_close(first, critic.quantiles(batch.obs, batch.action, tau).mean(1))
 
@@ -190,23 +195,22 @@ def test_crossing_in_parts_is_crossing_at_once(
     batch, boot = _batch(8)
     at_once = _dbc(shared_levels=shared)
     in_parts = _dbc(shared_levels=shared)
-    expected, _ = at_once.loss(batch, boot)
-    monkeypatch.setattr("bridgerl.critics.dbc.CACHED", 2 * 16 * 8 * 3)
+    expected = at_once.loss(batch, boot)
+    monkeypatch.setattr("bridgerl.nn.endpoint.CACHED", 2 * 16 * 8 * 3)
     seen = []
     begin = in_parts._net(target=True).begin
     monkeypatch.setattr(
         in_parts.target, "begin", lambda x, tau: seen.append(len(x)) or begin(x, tau)
     )
-    loss, _ = in_parts.loss(batch, boot)
+    loss = in_parts.loss(batch, boot)
     assert len(seen) > 1
     assert sum(seen) == 8
     torch.testing.assert_close(loss, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_dealt_strata_cover_more_levels_and_favour_no_head() -> None:
-    critic = _dbc(n_heads=2, stratified=True, shared_levels=True)
-    draws = torch.Generator().manual_seed(0)
-    tau = torch.stack([critic._draw_pooled(4, 8, draws)[..., 0] for _ in range(4000)])
+    levels, draws = Levels(stratified=True, shared=True), torch.Generator().manual_seed(0)
+    tau = torch.stack([levels.pooled(4, 2, 8, draws)[0] for _ in range(4000)])
     strata = (16 * tau).long().flatten(1).sort(1).values
     assert torch.equal(strata, torch.arange(16).expand(4000, -1))
     assert (tau.mean((0, 2)) - 0.5).abs().max() < 0.002  # Each head's levels are uniform.
@@ -217,11 +221,11 @@ def test_dealt_strata_cover_more_levels_and_favour_no_head() -> None:
     [({}, 2), ({"actor_steps": None}, 5), ({"bridge_steps": 1}, 1), ({"bridge_input": "path"}, 5)],
     ids=str,
 )
-def test_the_actor_climbs_few_steps_where_they_are_trained(
+def test_the_actor_walks_few_steps_where_they_are_trained(
     changes: dict[str, Any], steps: int
 ) -> None:
     config = dataclasses.replace(SMALL, actor_steps=2, bridge_steps=5)
-    assert dataclasses.replace(config, **changes).climb_steps == steps
+    assert dataclasses.replace(config, **changes).actor_walk_steps == steps
 
 
 def test_an_empty_batch_has_no_values() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bridgerl.nn.flat import GuardedAdam, flatten_, polyak_
+from bridgerl.nn.flat import Flat, GuardedAdam, polyak_
 from bridgerl.nn.heads import Heads
 from bridgerl.nn.mlp import MLP
 from bridgerl.nn.squash import tanh_normal
@@ -68,7 +68,7 @@ def test_worst_streak_counts_lost_updates_in_a_row() -> None:
 def test_flat_vector_and_parameters_are_the_same_memory() -> None:
     net = Heads(2, (4, 8, 1))
     values = [p.clone() for p in net.parameters()]
-    flat = flatten_(net.parameters())
+    flat = Flat(net.parameters()).vector
     for p, value in zip(net.parameters(), values, strict=True):
         assert torch.equal(p, value)
     flat.zero_()

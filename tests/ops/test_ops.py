@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from bridgerl.ops.levels import draw_levels, midpoint_levels
 from bridgerl.ops.quantile import (
-    draw_levels,
     huber,
-    midpoint_levels,
     quantile_huber,
-    quantile_huber_sorted,
+    quantile_slope,
+    quantile_surrogate,
     sample_quantile,
 )
 from bridgerl.ops.targets import bellman, drop_top
@@ -55,7 +55,6 @@ def test_quantile_loss_equals_four_loops(kappa: float) -> None:
     pred, target, tau = _case(3, 2, 4, 5, 2.0, 0)
     expected = _slow_loss(pred, target, tau, kappa)
     torch.testing.assert_close(quantile_huber(pred, target, tau, kappa), expected)
-    torch.testing.assert_close(quantile_huber_sorted(pred, target, tau, kappa), expected)
 
 
 @settings(max_examples=60, deadline=None)
@@ -66,46 +65,46 @@ def test_quantile_loss_equals_four_loops(kappa: float) -> None:
     kappa=st.sampled_from([0.05, 1.0, 20.0]),
     seed=st.integers(0, 2**31),
 )
-def test_sorted_loss_equals_the_pairwise_one_in_value_and_gradient(
+def test_the_surrogate_has_the_gradient_of_the_pairwise_loss(
     k: int, n: int, scale: float, kappa: float, seed: int
 ) -> None:
     pred, target, tau = _case(2, 2, k, n, scale, seed)
     ours, theirs = pred.clone().requires_grad_(), pred.double().requires_grad_()
-    fast = quantile_huber_sorted(ours, target, tau, kappa)
+    fast = quantile_surrogate(ours, target, tau, kappa)
     slow = quantile_huber(theirs, target.double(), tau.double(), kappa)
     (fast_slope,) = torch.autograd.grad(fast.sum(), ours)
     (slow_slope,) = torch.autograd.grad(slow.sum(), theirs)
-    torch.testing.assert_close(fast, slow.float(), rtol=1e-5, atol=1e-9)
     torch.testing.assert_close(fast_slope, slow_slope.float(), rtol=1e-5, atol=1e-6)
 
 
-def test_returns_far_from_zero_lose_no_digits() -> None:
-    pred, target, tau = _case(4, 2, 16, 32, 0.5, 1)
+@pytest.mark.parametrize("n", [32, 100])
+def test_returns_far_from_zero_lose_no_digits(n: int) -> None:
+    pred, target, tau = _case(4, 2, 16, n, 0.5, 1)
     shift = 8192.0  # A power of two: shifting by it is exact at this scale.
     pred, target = (pred * 64).round() / 64, (target * 64).round() / 64
-    near = quantile_huber_sorted(pred, target, tau, 1.0)
-    far = quantile_huber_sorted(pred + shift, target + shift, tau, 1.0)
-    torch.testing.assert_close(near, far, rtol=1e-6, atol=0)
+    near = quantile_slope(pred, target, tau, 1.0)
+    far = quantile_slope(pred + shift, target + shift, tau, 1.0)
+    torch.testing.assert_close(near, far, rtol=1e-5, atol=1e-7)
 
 
-def test_sorted_loss_is_at_least_five_times_faster_at_the_papers_size() -> None:
+def test_the_surrogate_is_at_least_five_times_faster_at_the_papers_size() -> None:
     pred, target, tau = _case(256, 2, 64, 232, 100.0, 0)
     pred.requires_grad_()
-    forms = (quantile_huber, quantile_huber_sorted)
+    forms = (quantile_huber, quantile_surrogate)
     spent: dict[object, list[float]] = {form: [] for form in forms}
     for _ in range(4):
         for form in forms:
             started = time.process_time()
             torch.autograd.grad(form(pred, target, tau, 1.0).mean(), pred)
             spent[form].append(time.process_time() - started)
-    plain, fast = (statistics.median(spent[f]) for f in (quantile_huber, quantile_huber_sorted))
+    plain, fast = (statistics.median(spent[f]) for f in forms)
     assert plain > 5 * fast
 
 
 def test_a_target_above_the_prediction_raises_it_with_weight_tau() -> None:
     pred = torch.zeros(1, 1, 2, requires_grad=True)
     tau = torch.tensor([0.1, 0.9])
-    for form in (quantile_huber, quantile_huber_sorted):
+    for form in (quantile_huber, quantile_surrogate):
         (slope,) = torch.autograd.grad(form(pred, torch.tensor([[10.0]]), tau, 1.0).sum(), pred)
         torch.testing.assert_close(slope, -tau[None, None])
         (slope,) = torch.autograd.grad(form(pred, torch.tensor([[-10.0]]), tau, 1.0).sum(), pred)
@@ -169,12 +168,8 @@ def test_bellman_targets_are_masked_discounted_and_charged_for_entropy() -> None
 
 @pytest.mark.parametrize("n", [8, 100])
 @pytest.mark.parametrize("bad", [float("inf"), float("nan")])
-def test_a_target_that_is_not_finite_shows_even_without_the_value(bad: float, n: int) -> None:
+def test_a_target_that_is_not_finite_shows_in_the_surrogate(bad: float, n: int) -> None:
     target = torch.zeros(1, n)
     target[0, -1] = bad
-    loss = quantile_huber_sorted(torch.zeros(1, 2, 3), target, torch.rand(3), 1.0, value=False)
-    slope_lost = not torch.isfinite(loss).all()
-    pred = torch.zeros(1, 2, 3, requires_grad=True)
-    out = quantile_huber_sorted(pred, target, torch.rand(3), 1.0, value=False)
-    (slope,) = torch.autograd.grad(out.sum(), pred)
-    assert slope_lost or not torch.isfinite(slope).all()
+    out = quantile_surrogate(torch.zeros(1, 2, 3), target, torch.rand(3), 1.0)
+    assert not torch.isfinite(out).any()

@@ -48,9 +48,8 @@ def _batch(n: int = 8) -> Batch:
 @pytest.mark.parametrize("actor", ACTORS)
 def test_no_update_waits_for_the_device(actor: str, critic: str) -> None:
     agent, batch = _agent(actor, critic), _batch()
-    for measuring in (True, False):
-        with NeverWait():
-            agent.update(batch, measuring=measuring)
+    with NeverWait():
+        agent.update(batch)
 
 
 def test_the_guard_sees_a_wait() -> None:
@@ -65,8 +64,8 @@ def test_compiled_losses_are_the_plain_ones(critic: str) -> None:
     plain, fused, batch = _agent("sac", critic), _agent("sac", critic), _batch()
     # Traces, differentiates and runs the graph as on CUDA, without a compiler for this machine.
     fused.compile_losses(backend="aot_eager")
-    for measuring in (True, True, False):
-        ours, theirs = (a.update(batch, measuring=measuring) for a in (plain, fused))
+    for _ in range(3):
+        ours, theirs = (a.update(batch) for a in (plain, fused))
         for name, value in ours.items():
             torch.testing.assert_close(theirs[name], value, rtol=1e-5, atol=1e-6, equal_nan=True)
     torch.testing.assert_close(

@@ -128,7 +128,7 @@ class Oracle(Critic):
         super().__init__(CDQConfig(), torch.nn.Linear(1, 1))
         self._quantile, self._miss = problem.queries[0].quantile, miss
 
-    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
         raise NotImplementedError
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every actor is: a policy that acts, bootstraps critics, and climbs a Q function."""
+"""What every actor is: a policy that acts, bootstraps critics, and maximises a Q function."""
 
 from abc import ABC, abstractmethod
 from copy import deepcopy
@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from bridgerl.actors.settings import ActorConfig, TargetActorConfig
-from bridgerl.nn.flat import GuardedAdam, flatten_, polyak_
+from bridgerl.nn.flat import Flat, GuardedAdam, polyak_
 from bridgerl.types import Batch, Bootstrap, Metrics, QFn
 
 
 class Actor(nn.Module, ABC):
     """A policy over actions in [-1, 1]. Authors write `act`, `bootstrap` and `loss`."""
 
-    climbs: ClassVar[bool] = True
+    follows_gradient: ClassVar[bool] = True
     """Whether the loss differentiates q in the action; otherwise it only ranks actions by it."""
 
     def __init__(self, config: ActorConfig, net: nn.Module) -> None:
@@ -48,11 +48,11 @@ class TargetActor(Actor, ABC):
     def __init__(self, config: TargetActorConfig, net: nn.Module) -> None:
         super().__init__(config, net)
         self.target_net = deepcopy(net).requires_grad_(False)
-        self._target_flat = flatten_(self.target_net.parameters())
+        self._target_flat = Flat(self.target_net.parameters())
         self._polyak = config.polyak
 
     def update(self, batch: Batch, q: QFn) -> Metrics:
         """The policy step, then the target policy follows."""
         metrics = super().update(batch, q)
-        polyak_(self._target_flat, self.optimizer.flat, self._polyak)
+        polyak_(self._target_flat.vector, self.optimizer.flat, self._polyak)
         return metrics

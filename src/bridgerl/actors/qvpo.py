@@ -50,7 +50,6 @@ class QVPOConfig(TargetActorConfig):
     """Actor updates over which the weight of uniform actions falls to zero, but for its floor."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot be built or learn."""
         super().__post_init__()
         self.require_counts("diffusion_steps", "n_embed")
         self.require_counts("n_explore", "n_target", "n_play", "n_train")
@@ -63,14 +62,13 @@ class QVPOConfig(TargetActorConfig):
         self.require(self.entropy_updates >= 1, "entropy_updates", "must be at least 1")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "QVPO":
-        """Make the actor for a task."""
         return QVPO(self, spec, streams)
 
 
 class QVPO(TargetActor):
     """Policy: denoise Gaussian noise to an action; loss: advantage-weighted noise prediction."""
 
-    climbs = False
+    follows_gradient = False
     n_updates: Tensor
 
     def __init__(self, config: QVPOConfig, spec: EnvSpec, streams: Streams) -> None:

@@ -28,7 +28,6 @@ class SACConfig(ActorConfig):
     """Entropy the temperature steers to; None means minus the action dimension."""
 
     def __post_init__(self) -> None:
-        """Refuse temperatures that have no logarithm or no step size."""
         super().__post_init__()
         value, lr, goal = self.temperature, self.temperature_lr, self.target_entropy
         self.require(0 < value < math.inf, "temperature", "must be positive and finite")
@@ -37,7 +36,6 @@ class SACConfig(ActorConfig):
         self.require(ok, "target_entropy", "must be finite, or None")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "SAC":
-        """Make the actor for a task."""
         return SAC(self, spec, streams)
 
 

@@ -24,7 +24,6 @@ class ActorConfig(AdamConfig, ABC):
     """Critic updates per actor update."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that no actor can train with."""
         super().__post_init__()
         self.require_widths("hidden")
         self.require(self.delay >= 1, "delay", "must be at least 1")
@@ -42,6 +41,5 @@ class TargetActorConfig(ActorConfig, ABC):
     """Rate at which the target policy follows, at actor updates."""
 
     def __post_init__(self) -> None:
-        """Refuse a rate out of range."""
         super().__post_init__()
         self.require(0 < self.polyak <= 1, "polyak", "must be in (0, 1]")

@@ -25,14 +25,12 @@ class TD3Config(TargetActorConfig):
     """Bound of the smoothing noise."""
 
     def __post_init__(self) -> None:
-        """Refuse noises out of range."""
         super().__post_init__()
         for name in ("explore_noise", "target_noise", "target_noise_clip"):
             ok = 0 <= getattr(self, name) < float("inf")
             self.require(ok, name, "must be finite and not negative")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "TD3":
-        """Make the actor for a task."""
         return TD3(self, spec, streams)
 
 

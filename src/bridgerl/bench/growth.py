@@ -94,4 +94,4 @@ def _update_of(
         torch.full((n,), 0.99),
         draw(n, spec.obs_dim),
     )
-    return lambda: agent.update(rows, measuring=False)
+    return lambda: agent.update(rows)

@@ -109,5 +109,5 @@ def _gflop(agent: Agent, batches: Sequence[Batch]) -> float:
     """Matrix products of one update, counted from their shapes."""
     with FlopCounterMode(display=False) as counter:
         for batch in batches:
-            agent.update(batch, measuring=False)
+            agent.update(batch)
     return counter.get_total_flops() / len(batches) / 1e9

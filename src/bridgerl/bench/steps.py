@@ -41,7 +41,7 @@ class Steps:
             self._store(action)
         with self.clock.part("sample"):
             rows = self.draw()
-        return self.agent.update(rows, measuring=False)
+        return self.agent.update(rows)
 
     def draw(self) -> Batch:
         """A batch."""

@@ -1,7 +1,7 @@
 """Walking the bridge: step weights on any partition of [0, 1], and the loop that uses them."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,6 +34,30 @@ def step_weights(schedule: Schedule, times: Tensor, rule: Rule = "integral") -> 
 def endpoint_error(schedule: Schedule, n_steps: int, rule: Rule) -> float:
     """|1 - sum of the step weights|: the walk's relative miss of a fixed endpoint."""
     return float((1 - step_weights(schedule, uniform_times(n_steps), rule).sum()).abs())
+
+
+class Walk(NamedTuple):
+    """Where the steps over a bridge begin, (M,), and their weights."""
+
+    times: Tensor
+    weights: list[float]
+
+    @classmethod
+    def of(cls, schedule: Schedule, n_steps: int) -> "Walk":
+        """Equal steps from start to end, with exact weights (Eq. 20)."""
+        times = uniform_times(n_steps)
+        return cls(times[:-1].float(), [float(w) for w in step_weights(schedule, times)])
+
+    def draw_prefix(self, b: int, generator: torch.Generator) -> "tuple[Walk, Tensor]":
+        """The walk to where a random step begins, not the first, and that time, (b,)."""
+        last = len(self.weights) - 1  # Of a walk of one step, the first is all there is.
+        n = int(torch.randint(min(1, last), last + 1, (1,), generator=generator))
+        return Walk(self.times[:n], self.weights[:n]), self.times[n].expand(b)
+
+
+def draw_times(b: int, generator: torch.Generator) -> Tensor:
+    """Bridge times uniform in (0, 1): (b,)."""
+    return torch.rand((b,), generator=generator, device=generator.device).clamp_(min=1e-3)
 
 
 def sample(predict: EndpointFn, start: Tensor, weights: Sequence[float]) -> Tensor:

@@ -1,19 +1,18 @@
 """How a bridge leaves its start for its end: the drift rate theta(t) and what follows from it.
 
-With B(t) the integral of theta over [t, 1], the bridge is z_t = xi(t) z_start + (1 - xi(t)) z_end,
-xi(t) = sinh B(t) / sinh B(0), and c(t) = -xi'(t) = theta(t) cosh B(t) / sinh B(0).
+With B(t) the integral of theta over [t, 1], the bridge is z_t = xi(t) z_start + (1 - xi(t)) z_end
+(Eq. 5) with xi(t) = sinh B(t) / sinh B(0); its speed is c(t) = -xi'(t) (Eq. 19), which is
+theta(t) cosh B(t) / sinh B(0).
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from bridgerl.errors import require
+from bridgerl.errors import choose, require
 
 
 class Schedule(Protocol):
@@ -85,31 +84,16 @@ class Cosine(_Rising):
         return self.low * t + 0.5 * (self.high - self.low) * (t - torch.sin(math.pi * t) / math.pi)
 
 
-class Custom:
-    """Any positive theta(t); its integral by Gauss-Legendre quadrature on equal panels."""
-
-    def __init__(self, theta: Callable[[Tensor], Tensor], *, panels: int = 32) -> None:
-        self._theta = theta
-        x, w = np.polynomial.legendre.leggauss(8)
-        edges = np.arange(panels)[:, None]
-        self._nodes = torch.tensor(((edges + 0.5 * (x + 1)) / panels).reshape(-1))
-        self._weights = torch.tensor(np.tile(0.5 * w / panels, panels))
-        values = theta(self._nodes)
-        ok = bool((torch.isfinite(values) & (values > 0)).all())
-        require(ok, "theta", float(values.min()), "must be positive and finite on [0, 1]")
-
-    def theta(self, t: Tensor) -> Tensor:
-        """The drift rate at t."""
-        return self._theta(t)
-
-    def integral(self, t: Tensor) -> Tensor:
-        """The sum t * sum_i w_i theta(t s_i) over the nodes s_i of [0, 1], in float64."""
-        wide = t.double()[..., None]
-        total = (self._theta(wide * self._nodes) * self._weights).sum(-1) * wide[..., 0]
-        return total.to(t.dtype)
-
-
 SCHEDULES: dict[str, type[Schedule]] = {"constant": Constant, "linear": Linear, "cosine": Cosine}
+ScheduleName = Literal["constant", "linear", "cosine"]
+
+
+def make_schedule(name: str, theta: float, theta_min: float, theta_max: float) -> Schedule:
+    """A schedule by name: `theta` is of the constant one, the other two of those that rise."""
+    if name == "constant":
+        return Constant(theta)
+    rising = choose("schedule", name, {"linear": Linear, "cosine": Cosine})
+    return rising(theta_min, theta_max)
 
 
 def xi(schedule: Schedule, t: Tensor) -> Tensor:

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bridgerl.critics.settings import CriticConfig
-from bridgerl.nn.flat import GuardedAdam, flatten_, polyak_
-from bridgerl.ops.quantile import midpoint_levels
+from bridgerl.critics.settings import CriticConfig as CriticConfig
+from bridgerl.nn.flat import Flat, GuardedAdam, polyak_
+from bridgerl.ops.levels import midpoint_levels
+from bridgerl.ops.quantile import QuantileCost, quantile_huber, quantile_surrogate
 from bridgerl.types import Batch, Bootstrap, Metrics
 
 WIDE_KAPPA = 0.5
@@ -20,25 +21,29 @@ WIDE_KAPPA = 0.5
 class Critic(nn.Module, ABC):
     """A value with its own learning rule. Authors write `loss` and `q`."""
 
-    measuring: bool = True
-    """Whether somebody reads this update's figures; if not, a loss may leave out metrics and its
-    own value: it need only have the right gradient."""
-
     def __init__(self, config: CriticConfig, online: nn.Module) -> None:
         super().__init__()
         self.online = online
         self.target = deepcopy(online).requires_grad_(False)
-        self._target_flat = flatten_(self.target.parameters())
+        self._target_flat = Flat(self.target.parameters())
         self._polyak = config.polyak
         self.optimizer = GuardedAdam.of(config, online)
 
     @abstractmethod
-    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
         """The training loss of one batch, with a graph to the online weights."""
 
     @abstractmethod
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
-        """The value an actor climbs: (b,), with a graph to the action."""
+        """The value an actor maximises: (b,), with a graph to the action."""
+
+    def objective(self, batch: Batch, boot: Bootstrap) -> Tensor:
+        """What an update differentiates: the loss, or a cheaper form with the same gradient."""
+        return self.loss(batch, boot)
+
+    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+        """What the log shows beside the loss; computed only when a line is written."""
+        return {}
 
     @torch.no_grad()
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
@@ -48,7 +53,7 @@ class Critic(nn.Module, ABC):
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
     ) -> Tensor:
-        """Z_tau(s, a), tau in (0, 1), (b or 1, k) -> (b, k); without a law, a point mass."""
+        """Z_tau(s, a), tau in (0, 1), (b or 1, k) -> (b, k); a point value is a point mass."""
         with torch.no_grad():
             return self.q(obs, action, target=target)[:, None].expand(-1, tau.shape[-1])
 
@@ -60,26 +65,51 @@ class Critic(nn.Module, ABC):
         """What the latest metrics say against a setting, once learning has settled."""
         return None
 
+    def _net(self, *, target: bool) -> Any:
+        return self.target if target else self.online
+
     def _heads(self, *, target: bool) -> list[Any]:
         """The independent networks of a critic whose `online` is a list of them."""
-        return list((self.target if target else self.online).children())
+        return list(self._net(target=target).children())
 
     def update(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """One gradient step on the online weights."""
-        loss, metrics = self.loss(batch, boot)
-        norm = self.optimizer.step(loss)
-        return metrics | {"critic/loss": loss.detach(), "critic/grad_norm": norm}
+        return {"critic/grad_norm": self.optimizer.step(self.objective(batch, boot))}
 
     def track(self) -> None:
         """Move the target one Polyak step towards the online weights."""
-        polyak_(self._target_flat, self.optimizer.flat, self._polyak)
+        polyak_(self._target_flat.vector, self.optimizer.flat, self._polyak)
 
 
-def kappa_advice(kappa: float, spread: float) -> str | None:
-    """What to say against a Huber width that is wide for returns of such a deviation."""
-    if not 0 < WIDE_KAPPA * spread < kappa:
-        return None
-    return (
-        f"--critic.kappa {kappa:g} is large against the spread {spread:.3g} of the returns and "
-        f"smears their law; try --critic.kappa {0.05 * spread:.1g}, or scale the rewards up"
-    )
+class QuantileCritic(Critic, ABC):
+    """A critic that learns by quantile regression; `kappa` is its Huber width."""
+
+    kappa: float
+
+    @abstractmethod
+    def loss(self, batch: Batch, boot: Bootstrap, cost: QuantileCost = quantile_huber) -> Tensor:
+        """The loss; another `cost` is a form of the quantile loss with the same gradient."""
+
+    def objective(self, batch: Batch, boot: Bootstrap) -> Tensor:
+        """The loss by slopes alone: most of its value's work is spared."""
+        return self.loss(batch, boot, quantile_surrogate)
+
+    def advice(self, metrics: Mapping[str, float]) -> str | None:
+        """Within kappa the loss is quadratic: returns that vary no more get expectiles."""
+        kappa, spread = self.kappa, metrics["critic/target_spread"]
+        if not 0 < WIDE_KAPPA * spread < kappa:
+            return None
+        return (
+            f"--critic.kappa {kappa:g} is large against the spread {spread:.3g} of the returns and "
+            f"smears their distribution; try --critic.kappa {0.05 * spread:.1g}, or scale the "
+            "rewards up"
+        )
+
+
+def summarise(pred: Tensor, y: Tensor) -> Metrics:
+    """What quantile critics log of predictions and targets."""
+    return {
+        "critic/q": pred.mean(),
+        "critic/target": y.mean(),
+        "critic/target_spread": y.std(correction=0),
+    }

@@ -22,16 +22,14 @@ class CDQConfig(CriticConfig):
     n_heads: int = 2
     """Independent networks; the target is their minimum."""
     actor_q: Literal["min", "first"] = "min"
-    """What the actor climbs: the minimum over heads (SAC, QVPO) or the first head (TD3)."""
+    """What the actor maximises: the minimum over heads (SAC, QVPO) or the first head (TD3)."""
 
     def __post_init__(self) -> None:
-        """Refuse widths and head counts that cannot be built."""
         super().__post_init__()
         self.require_widths("hidden")
         self.require(1 <= self.n_heads <= 1024, "n_heads", "must be from 1 to 1024")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "CDQ":
-        """Make the critic for a task; it draws nothing at random while training."""
         return CDQ(self, spec)
 
 
@@ -43,23 +41,29 @@ class CDQ(Critic):
         super().__init__(config, Heads(config.n_heads, sizes))
         self._actor_q = config.actor_q
 
-    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
         """Sum over heads of the mean squared error."""
-        with torch.no_grad():
-            next_q = self._values(batch.next_obs, boot.action, target=True).amin(-1, keepdim=True)
-            y = bellman(batch, boot, next_q)
-        q = self._values(batch.obs, batch.action)
-        loss = (q - y).square().mean(0).sum()
-        return loss, {"critic/q": q.detach().mean(), "critic/target": y.mean()}
+        y = self._target(batch, boot)
+        return (self._values(batch.obs, batch.action) - y).square().mean(0).sum()
+
+    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+        """Mean value and mean target."""
+        q, y = self._values(batch.obs, batch.action), self._target(batch, boot)
+        return {"critic/q": q.mean(), "critic/target": y.mean()}
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Minimum over heads, or the first head: (b,)."""
         n_heads = None if self._actor_q == "min" else 1
         return self._values(obs, action, n_heads, target=target).amin(-1)
 
+    @torch.no_grad()
+    def _target(self, batch: Batch, boot: Bootstrap) -> Tensor:
+        next_q = self._values(batch.next_obs, boot.action, target=True)
+        return bellman(batch, boot, next_q.amin(-1, keepdim=True))
+
     def _values(
         self, obs: Tensor, action: Tensor, n_heads: int | None = None, *, target: bool = False
     ) -> Tensor:
         """The value of every head, or of the first so many: (b, h)."""
-        net = self.target if target else self.online
+        net = self._net(target=target)
         return net(torch.cat([obs, action], -1), n_heads).squeeze(-1)

@@ -28,7 +28,6 @@ class DSACConfig(CriticConfig):
     """Added to the denominators of both gradients; moves step sizes, not the solution."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot be built or learn."""
         super().__post_init__()
         self.require_widths("hidden")
         self.require_positive("draw_clip", "td_bound")
@@ -36,7 +35,6 @@ class DSACConfig(CriticConfig):
         self.require(ok, "damping", "must be finite and not negative")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "DSAC":
-        """Make the critic for a task."""
         return DSAC(self, spec, streams)
 
 
@@ -56,48 +54,55 @@ class DSAC(Critic):
         self.config = config
         self._draws = streams("return_draws")
 
-    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
         """The surrogate of `gaussian_surrogate` against y = r + discount (z' - entropy cost)."""
-        c = self.config
-        with torch.no_grad():
-            after = self._law(batch.next_obs, boot.action, target=True)
-            draw = torch.randn(after.mean.shape, generator=self._draws, device=after.mean.device)
-            z = torch.addcmul(after.mean, draw.clamp_(-c.draw_clip, c.draw_clip), after.std)
-            y = bellman(batch, boot, z[:, None])[:, 0]
-        law = self._law(batch.obs, batch.action)
-        loss = gaussian_surrogate(law, y, bound=c.td_bound, damping=c.damping).mean()
-        return loss, {
-            "critic/q": law.mean.detach().mean(),
-            "critic/std": law.std.detach().mean(),
+        c, y = self.config, self._target(batch, boot)
+        now = self._gaussian(batch.obs, batch.action)
+        return gaussian_surrogate(now, y, bound=c.td_bound, damping=c.damping).mean()
+
+    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+        """Means of value, deviation and target."""
+        now, y = self._gaussian(batch.obs, batch.action), self._target(batch, boot)
+        return {
+            "critic/q": now.mean.mean(),
+            "critic/std": now.std.mean(),
             "critic/target": y.mean(),
         }
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """The mean: (b,)."""
-        return self._law(obs, action, target=target).mean
+        return self._gaussian(obs, action, target=target).mean
 
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
     ) -> Tensor:
         """Mean + std * normal quantile: tau (b or 1, k) -> (b, k)."""
         with torch.no_grad():
-            law = self._law(obs, action, target=target)
-            return law.mean[:, None] + law.std[:, None] * torch.special.ndtri(tau.to(obs))
+            z = self._gaussian(obs, action, target=target)
+            return z.mean[:, None] + z.std[:, None] * torch.special.ndtri(tau.to(obs))
 
-    def _law(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Gaussian:
-        net = self.target if target else self.online
-        mean, raw = net(torch.cat([obs, action], -1)).unbind(-1)
+    @torch.no_grad()
+    def _target(self, batch: Batch, boot: Bootstrap) -> Tensor:
+        """One draw of the next state's return, clipped and backed up: (b,)."""
+        after = self._gaussian(batch.next_obs, boot.action, target=True)
+        clip = self.config.draw_clip
+        draw = torch.randn(after.mean.shape, generator=self._draws, device=after.mean.device)
+        z = torch.addcmul(after.mean, draw.clamp_(-clip, clip), after.std)
+        return bellman(batch, boot, z[:, None])[:, 0]
+
+    def _gaussian(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Gaussian:
+        mean, raw = self._net(target=target)(torch.cat([obs, action], -1)).unbind(-1)
         return Gaussian(mean, F.softplus(raw))
 
 
-def gaussian_surrogate(law: Gaussian, y: Tensor, *, bound: float, damping: float) -> Tensor:
+def gaussian_surrogate(now: Gaussian, y: Tensor, *, bound: float, damping: float) -> Tensor:
     """A loss per row whose gradient is the Gaussian likelihood's, its denominators damped.
 
     The mean learns from y, the deviation from y within `bound` of the mean: (b,).
     """
-    mean, std = law.mean.detach(), law.std.detach()
+    mean, std = now.mean.detach(), now.std.detach()
     error = y - mean
     near = error.clamp(-bound, bound)
     to_mean = error / (std.square() + damping)
     to_std = (near.square() - std.square()) / (std.pow(3) + damping)
-    return -to_mean * law.mean - to_std * law.std
+    return -to_mean * now.mean - to_std * now.std

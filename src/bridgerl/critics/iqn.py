@@ -1,15 +1,15 @@
 """Implicit quantile networks (Dabney et al. 2018) for continuous actions."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from bridgerl.critics.base import Critic, CriticConfig, kappa_advice
+from bridgerl.critics.base import CriticConfig, QuantileCritic, summarise
 from bridgerl.nn.endpoint import CosineEmbedding
 from bridgerl.nn.mlp import MLP
-from bridgerl.ops.quantile import draw_levels, midpoint_levels, quantile_huber_sorted
+from bridgerl.ops.levels import Levels, midpoint_levels
+from bridgerl.ops.quantile import QuantileCost, quantile_huber
 from bridgerl.ops.targets import bellman
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
@@ -30,7 +30,7 @@ class IQNConfig(CriticConfig):
     n_online: int = 32
     """Levels in the loss."""
     n_actor: int = 32
-    """Levels in the value the actor climbs."""
+    """Levels in the value the actor maximises."""
     n_rank: int = 8
     """Fixed levels in the value that ranks candidate actions."""
     n_embed: int = 64
@@ -43,7 +43,6 @@ class IQNConfig(CriticConfig):
     """Width of the Huber parabola, in units of the return."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot be built."""
         super().__post_init__()
         self.require_widths("hidden")
         self.require_widths("merged")
@@ -52,7 +51,6 @@ class IQNConfig(CriticConfig):
         self.require_positive("kappa")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "IQN":
-        """Make the critic for a task."""
         return IQN(self, spec, streams)
 
 
@@ -72,36 +70,30 @@ class QuantileNet(nn.Module):
         return self.rest(features[:, None] * self.embed(tau))[..., 0]
 
 
-class IQN(Critic):
+class IQN(QuantileCritic):
     """Z_tau(s, a) = min_h Z_h(s, a; tau), levels shared by the heads."""
 
     def __init__(self, config: IQNConfig, spec: EnvSpec, streams: Streams) -> None:
         n_inputs = spec.obs_dim + spec.action_dim
         nets = nn.ModuleList(QuantileNet(config, n_inputs) for _ in range(config.n_heads))
         super().__init__(config, nets)
-        self.config = config
+        self.config, self.kappa = config, config.kappa
+        self._draw_levels = Levels(config.stratified, config.shared_levels)
         self._levels, self._actor_levels = streams("quantile_levels"), streams("actor_levels")
 
-    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, boot: Bootstrap, cost: QuantileCost = quantile_huber) -> Tensor:
         """Quantile-Huber loss: sum over heads and levels, mean over targets and transitions."""
-        c, b = self.config, len(batch.reward)
-        with torch.no_grad():
-            tau = self._draw(batch.obs, c.n_target, self._levels)
-            atoms = self._returns(batch.next_obs, boot.action, tau, target=True).amin(1)
-            y = bellman(batch, boot, atoms.sort(-1).values)
-            tau = self._draw(batch.obs, c.n_online, self._levels)
-        pred = self._returns(batch.obs, batch.action, tau)
-        terms = quantile_huber_sorted(pred, y, tau, c.kappa, value=self.measuring)
-        loss = terms.sum() / b
-        return loss, {
-            "critic/q": pred.detach().mean(),
-            "critic/target": y.mean(),
-            "critic/target_spread": y.std(correction=0),
-        }
+        pred, y, tau = self._regression(batch, boot)
+        return cost(pred, y, tau, self.kappa).sum() / len(y)
+
+    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+        """Mean value, mean target and the targets' spread."""
+        pred, y, _ = self._regression(batch, boot)
+        return summarise(pred, y)
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of the return at random levels: (b,)."""
-        tau = self._draw(obs, self.config.n_actor, self._actor_levels)
+        tau = self._draw_levels.draw(len(obs), self.config.n_actor, self._actor_levels)
         return self._returns(obs, action, tau, target=target).amin(1).mean(1)
 
     @torch.no_grad()
@@ -117,17 +109,17 @@ class IQN(Critic):
         with torch.no_grad():
             return self._returns(obs, action, tau.to(obs), target=target).amin(1)
 
-    def advice(self, metrics: Mapping[str, float]) -> str | None:
-        """Within kappa the loss is quadratic: a law no wider than that gets expectiles."""
-        return kappa_advice(self.config.kappa, metrics["critic/target_spread"])
+    def _regression(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Tensor, Tensor]:
+        """Predictions (b, h, k), ascending targets (b, n), levels (b or 1, k)."""
+        c, b = self.config, len(batch.reward)
+        with torch.no_grad():
+            tau = self._draw_levels.draw(b, c.n_target, self._levels)
+            atoms = self._returns(batch.next_obs, boot.action, tau, target=True).amin(1)
+            y = bellman(batch, boot, atoms.sort(-1).values)
+            tau = self._draw_levels.draw(b, c.n_online, self._levels)
+        return self._returns(batch.obs, batch.action, tau), y, tau
 
     def _returns(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False) -> Tensor:
         """Every head's return at the levels tau (b or 1, k): (b, h, k)."""
         x = torch.cat([obs, action], -1)
         return torch.stack([net(x, tau) for net in self._heads(target=target)], 1)
-
-    def _draw(self, like: Tensor, k: int, generator: torch.Generator) -> Tensor:
-        """Levels, (b, k) or (1, k)."""
-        shape = (1 if self.config.shared_levels else len(like), k)
-        stratified, device = self.config.stratified, str(like.device)
-        return draw_levels(shape, generator, stratified=stratified, device=device)

@@ -26,7 +26,6 @@ class CriticConfig(AdamConfig, ABC):
     """Critic updates between two moves of the target; 2 under TD3 is the cadence of its authors."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that no critic can train with."""
         super().__post_init__()
         self.require(0 < self.polyak <= 1, "polyak", "must be in (0, 1]")
         self.require(self.target_every >= 1, "target_every", "must be at least 1")

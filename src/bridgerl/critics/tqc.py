@@ -1,14 +1,14 @@
 """Truncated quantile critics (Kuznetsov et al. 2020): fixed levels, the largest targets dropped."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from bridgerl.critics.base import Critic, CriticConfig, kappa_advice
+from bridgerl.critics.base import CriticConfig, QuantileCritic, summarise
 from bridgerl.nn.heads import Heads
-from bridgerl.ops.quantile import midpoint_levels, quantile_huber_sorted, sample_quantile
+from bridgerl.ops.levels import midpoint_levels
+from bridgerl.ops.quantile import QuantileCost, quantile_huber, sample_quantile
 from bridgerl.ops.targets import bellman, drop_top
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
@@ -31,7 +31,6 @@ class TQCConfig(CriticConfig):
     """Width of the Huber parabola, in units of the return."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot be built or leave nothing to learn from."""
         super().__post_init__()
         self.require_widths("hidden")
         self.require_counts("n_heads", "n_atoms")
@@ -46,11 +45,10 @@ class TQCConfig(CriticConfig):
         return round(self.drop * self.n_heads * self.n_atoms)
 
     def build(self, spec: EnvSpec, streams: Streams) -> "TQC":
-        """Make the critic for a task; it draws nothing at random while training."""
         return TQC(self, spec)
 
 
-class TQC(Critic):
+class TQC(QuantileCritic):
     """Z(s, a) is a mixture of h k atoms; a network's atom i regresses on level (i + 1/2) / k."""
 
     levels: Tensor
@@ -58,24 +56,17 @@ class TQC(Critic):
     def __init__(self, config: TQCConfig, spec: EnvSpec) -> None:
         sizes = (spec.obs_dim + spec.action_dim, *config.hidden, config.n_atoms)
         super().__init__(config, Heads(config.n_heads, sizes))
-        self.config = config
+        self.config, self.kappa = config, config.kappa
         self.register_buffer("levels", midpoint_levels(config.n_atoms), persistent=False)
 
-    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, boot: Bootstrap, cost: QuantileCost = quantile_huber) -> Tensor:
         """Quantile-Huber loss, mean over transitions, networks, atoms and kept targets."""
-        with torch.no_grad():
-            atoms = self._atoms(batch.next_obs, boot.action, target=True)
-            y = bellman(batch, boot, drop_top(atoms, self.config.n_drop))
-        pred = self._atoms(batch.obs, batch.action)
-        kappa, value = self.config.kappa, self.measuring
-        loss = quantile_huber_sorted(pred, y, self.levels, kappa, value=value).mean()
-        if not self.measuring:
-            return loss, {}
-        return loss, {
-            "critic/q": pred.detach().mean(),
-            "critic/target": y.mean(),
-            "critic/target_spread": y.std(correction=0),
-        }
+        y = self._target(batch, boot)
+        return cost(self._atoms(batch.obs, batch.action), y, self.levels, self.kappa).mean()
+
+    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+        """Mean value, mean target and the targets' spread."""
+        return summarise(self._atoms(batch.obs, batch.action), self._target(batch, boot))
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of all atoms, none dropped: (b,)."""
@@ -89,11 +80,12 @@ class TQC(Critic):
             atoms = drop_top(self._atoms(obs, action, target=target), 0)
             return sample_quantile(atoms, tau.to(obs))
 
-    def advice(self, metrics: Mapping[str, float]) -> str | None:
-        """Within kappa the loss is quadratic: a law no wider than that gets expectiles."""
-        return kappa_advice(self.config.kappa, metrics["critic/target_spread"])
+    @torch.no_grad()
+    def _target(self, batch: Batch, boot: Bootstrap) -> Tensor:
+        """All networks' atoms but the largest, backed up: ascending, (b, n)."""
+        atoms = self._atoms(batch.next_obs, boot.action, target=True)
+        return bellman(batch, boot, drop_top(atoms, self.config.n_drop))
 
     def _atoms(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Every network's atoms: (b, h, k)."""
-        net = self.target if target else self.online
-        return net(torch.cat([obs, action], -1))
+        return self._net(target=target)(torch.cat([obs, action], -1))

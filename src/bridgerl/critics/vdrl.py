@@ -40,7 +40,7 @@ class VDRLConfig(CriticConfig):
     n_target: int = 10
     """Returns drawn per head for the target."""
     n_actor: int = 5
-    """Returns drawn per head for the value the actor climbs."""
+    """Returns drawn per head for the value the actor maximises."""
     n_rank: int = 5
     """Returns, of fixed noise, for the value that ranks candidate actions."""
     n_embed: int = 16
@@ -54,7 +54,6 @@ class VDRLConfig(CriticConfig):
     with the smaller mean."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot be built."""
         super().__post_init__()
         self.require_widths("hidden")
         self.require_counts("n_heads", "diffusion_steps", "n_target", "n_actor", "n_rank")
@@ -63,7 +62,6 @@ class VDRLConfig(CriticConfig):
         self.require_positive("z_scale")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "VDRL":
-        """Make the critic for a task."""
         return VDRL(self, spec, streams)
 
 
@@ -89,23 +87,29 @@ class VDRL(Critic):
         self._target_draws, self._actor_draws = streams("target_draws"), streams("actor_draws")
         self._diffuse_draws = streams("value_diffusion")
 
-    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
         """Squared error of the predicted noise: sum over heads, mean over targets and rows."""
-        c, b = self.config, len(batch.reward)
+        c = self.config
         with torch.no_grad():
-            if c.bounded:
-                self.bounds.widen(batch, boot)
-            noise = self._noise(b, c.n_target, self._target_draws)
-            z = self._draw(batch.next_obs, boot.action, noise, target=True)
-            y = bellman(batch, boot, self._select(z))
+            y = self._target(batch, boot)
             g, shape, device = self._diffuse_draws, y.shape, y.device
             k = torch.randint(c.diffusion_steps, shape, generator=g, device=device)
             eps = torch.randn((*shape, 1), generator=g, device=device)
             x = self.diffusion.diffuse(y[..., None] / c.z_scale, eps, k)
         condition = torch.cat([batch.obs, batch.action], -1)
         errors = [eps - net(net.begin(condition), x, k) for net in self._heads(target=False)]
-        loss = torch.stack(errors).square().mean((1, 2, 3)).sum()
-        return loss, {"critic/target": y.mean(), "critic/target_spread": y.std(correction=0)}
+        return torch.stack(errors).square().mean((1, 2, 3)).sum()
+
+    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+        """Mean and spread of the targets."""
+        y = self._target(batch, boot)
+        return {"critic/target": y.mean(), "critic/target_spread": y.std(correction=0)}
+
+    def update(self, batch: Batch, boot: Bootstrap) -> Metrics:
+        """One gradient step, once the batch is within the bounds of the returns."""
+        if self.config.bounded:
+            self.bounds.widen(batch, boot)
+        return super().update(batch, boot)
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of a few returns, with a graph through all T steps: (b,)."""
@@ -129,6 +133,13 @@ class VDRL(Critic):
         """Sample quantiles of particles: tau (b or 1, k) -> (b, k)."""
         z = self.particles(obs, action, READ_SAMPLES, target=target).sort(-1).values
         return sample_quantile(z, tau.to(obs))
+
+    @torch.no_grad()
+    def _target(self, batch: Batch, boot: Bootstrap) -> Tensor:
+        """Returns drawn for the next state, backed up: (b, n)."""
+        noise = self._noise(len(batch.reward), self.config.n_target, self._target_draws)
+        z = self._draw(batch.next_obs, boot.action, noise, target=True)
+        return bellman(batch, boot, self._select(z))
 
     def _noise(self, b: int, n: int, generator: torch.Generator) -> Tensor:
         """Start and steps of n walks: (T, b, n, 1)."""

@@ -6,6 +6,7 @@ the Bellman map. As published the second is not discounted; see `discounted_velo
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -46,7 +47,6 @@ class VFConfig(CriticConfig):
     """Returns are divided by this inside the flow, so that noise of size 1 is not lost in them."""
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot be built or hold no value."""
         super().__post_init__()
         self.require_widths("hidden")
         self.require_counts("n_heads", "flow_steps")
@@ -57,7 +57,6 @@ class VFConfig(CriticConfig):
         self.require(ok, "confidence", "must be positive and finite, or None")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "VF":
-        """Make the critic for a task."""
         return VF(self, spec, streams)
 
 
@@ -86,6 +85,16 @@ class Velocity(nn.Module):
         return self.rest(base + z[..., None] * w_z + t[..., None] * w_t)[..., 0]
 
 
+class Terms(NamedTuple):
+    """Losses of every transition and their weight, (b,); target and next return, (b, 1)."""
+
+    path: Tensor
+    velocity: Tensor
+    confidence: Tensor
+    y: Tensor
+    z: Tensor
+
+
 class VF(Critic):
     """Z(s, a) is where the flow dz/dt = v(z, t, s, a) carries N(0, 1) from t = 0 to 1."""
 
@@ -98,13 +107,28 @@ class VF(Critic):
         self._noise, self._times = streams("flow_noise"), streams("flow_time")
         self._actor_noise = streams("actor_noise")
 
-    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
         """Mean of confidence * sum over heads of (path_weight path + velocity_weight velocity)."""
+        c, terms = self.config, self._terms(batch, boot)
+        cost = c.path_weight * terms.path + c.velocity_weight * terms.velocity
+        return (terms.confidence * cost).mean()
+
+    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+        """Both losses, the target, its weight, and how often returns meet their bounds."""
+        terms, (low, high) = self._terms(batch, boot), self._limits()
+        return {
+            "critic/path_loss": terms.path.mean(),
+            "critic/velocity_loss": terms.velocity.mean(),
+            "critic/target": self.config.z_scale * terms.y.mean(),
+            "critic/confidence": terms.confidence.mean(),
+            "critic/clipped": ((terms.z <= low) | (terms.z >= high)).float().mean(),
+        }
+
+    def _terms(self, batch: Batch, boot: Bootstrap) -> Terms:
+        """Both losses of every transition, and what they rest on."""
         c, b = self.config, len(batch.reward)
         with torch.no_grad():
             eps = self._normal(b, self._noise)
-            if c.bounded:
-                self.bounds.widen(batch, boot)
             t = torch.rand((b, 1), generator=self._times, device=eps.device)
             # One solve to the end and one to time t, from the same noise.
             ends = torch.cat([torch.ones_like(t), t], 1)
@@ -122,16 +146,13 @@ class VF(Critic):
         follow = (v[..., 1:] - velocity[:, None]).square().sum((1, 2))
         if c.masked_velocity:
             follow = follow * (batch.discount > 0)
-        weight = self._confidence(x)
-        loss = (weight * (c.path_weight * path + c.velocity_weight * follow)).mean()
-        low, high = self._limits()
-        return loss, {
-            "critic/path_loss": path.detach().mean(),
-            "critic/velocity_loss": follow.detach().mean(),
-            "critic/target": c.z_scale * y.mean(),
-            "critic/confidence": weight.mean(),
-            "critic/clipped": ((z[:, :1] <= low) | (z[:, :1] >= high)).float().mean(),
-        }
+        return Terms(path, follow, self._confidence(x), y, z[:, :1])
+
+    def update(self, batch: Batch, boot: Bootstrap) -> Metrics:
+        """One gradient step, once the batch is within the bounds of the returns."""
+        if self.config.bounded:
+            self.bounds.widen(batch, boot)
+        return super().update(batch, boot)
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """One step from random noise to the end, eps + v(eps, 0), mean over heads: (b,)."""

@@ -2,11 +2,12 @@
 
 All heads run as one batched product, feature-major: activations are (h, width, k b), so that
 whatever belongs to a transition, a level or a time is added along contiguous memory. The first
-layer is split by input; nothing of size (b, k, inputs) is ever built.
+layer is split by input; nothing of size (b, k, inputs) is ever built. Outside, atoms are (b, h, k):
+views of memory that lies (h, k, b), an order which elementwise operations keep.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,6 +16,9 @@ from torch import Tensor, nn
 
 from bridgerl.nn.heads import HeadLinear
 
+CACHED = 2**18
+"""Numbers of one layer that cross the bridge together without a graph: 1 MB, a core's cache."""
+
 
 class Context(NamedTuple):
     """What stays the same while an atom crosses the bridge."""
@@ -22,7 +26,9 @@ class Context(NamedTuple):
     base: Tensor
     """First-layer sum of (s, a) and tau, (h, width, k b)."""
     location: Tensor
-    """Where each transition's returns lie, (h, 1, b)."""
+    """Where each transition's returns lie, (b, h, 1); 0 for the paper's network."""
+    start: Tensor
+    """Every head's atoms at their levels, (b, h, k)."""
 
 
 class CosineEmbedding(nn.Module):
@@ -59,10 +65,10 @@ class HeadCosine(nn.Module):
 class EndpointNet(nn.Module):
     """MLPs on [features(s, a), emb(tau), emb(t), z], one per head, first layers split by input.
 
-    Without a trunk the features are (s, a) themselves and the location is 0: the paper's network.
-    With one, the trunk's width reads out the location m(s, a), and the small rest is a bridge of
-    its own from tau to the deviation Z_tau - m: it stands at z - (1 - xi(t)) m, which is tau at the
-    start and the deviation at the end, where the location is added.
+    By default the features are (s, a) themselves and the location is 0: the paper's network. With
+    `particle`, the hidden layers are a trunk that also reads out the location m(s, a), and the
+    small rest is a bridge of its own from tau to the deviation Z_tau - m: its position is
+    z - (1 - xi(t)) m, tau at the start and the deviation at the end, where m is added.
     """
 
     def __init__(
@@ -70,12 +76,13 @@ class EndpointNet(nn.Module):
         n_heads: int,
         n_inputs: int,
         hidden: Sequence[int],
+        particle: Sequence[int] | None = None,
         *,
-        trunk: Sequence[int] = (),
         n_embed: int = 32,
         z_scale: float = 1.0,
     ) -> None:
         super().__init__()
+        trunk, hidden = ((), hidden) if particle is None else (hidden, particle)
         self._z_scale = z_scale
         self.trunk = _layers(n_heads, (n_inputs, *trunk))
         n_features = trunk[-1] if trunk else n_inputs
@@ -91,8 +98,8 @@ class EndpointNet(nn.Module):
         self.rest = _layers(n_heads, (*hidden, 1))
 
     def begin(self, x: Tensor, tau: Tensor) -> Context:
-        """The part of a transition and its levels: x (b, i), tau (h or 1, k, b or 1)."""
-        features = x.t()
+        """The part of transitions x (b, i) and their levels tau (b or 1, h or 1, k)."""
+        features, tau = x.t(), tau.permute(1, 2, 0)
         for layer in self.trunk:
             features = torch.relu_(layer(features))
         rows, location = self.from_features(features).split(self._widths, 1)
@@ -100,16 +107,18 @@ class EndpointNet(nn.Module):
             location = rows.new_zeros(1, 1, 1)
         levels = self.from_tau(self.embed_tau(tau.flatten(1)))
         levels = levels.view(*levels.shape[:2], *tau.shape[1:])
-        return Context((rows[:, :, None] + levels).flatten(2), location)
+        start = tau.expand(len(rows), -1, len(x)).contiguous()
+        base = (rows[:, :, None] + levels).flatten(2)
+        return Context(base, location.permute(2, 0, 1), start.permute(2, 0, 1))
 
     def at(self, t: Tensor) -> Tensor:
         """First-layer part of bridge times (n,): (h, width, n)."""
         return self.from_t(self.embed_t(t[None]))
 
     def forward(self, context: Context, at: Tensor, z: Tensor) -> Tensor:
-        """Predicted endpoints of atoms z (h, k, b) at the times of `at` (h, width, b or 1)."""
-        h, k, b = z.shape
-        flat, gain = z.reshape(h, 1, k * b), 1 / self._z_scale
+        """Predicted endpoints of atoms z (b, h, k) at the times of `at` (h, width, b or 1)."""
+        b, h, k = z.shape
+        flat, gain = z.permute(1, 2, 0).reshape(h, 1, k * b), 1 / self._z_scale
         if torch.is_grad_enabled():
             x = torch.baddbmm(context.base, self.from_z.weight, flat, alpha=gain)
         else:  # The same product of rank one in fewer passes over memory.
@@ -121,8 +130,20 @@ class EndpointNet(nn.Module):
         *hidden, readout = self.rest
         for layer in hidden:
             x = torch.relu_(layer(x))
-        end = readout(x).view(h, k, b)
+        end = readout(x).view(h, k, b).permute(2, 0, 1)
         return end if self._z_scale == 1 else self._z_scale * end
+
+    def in_cache(self, x: Tensor, tau: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Transitions and levels in parts whose activations stay in a CPU's cache on the way.
+
+        With a graph, which keeps them all, or on other devices, it is one part.
+        """
+        h, width, _ = self.from_z.weight.shape
+        widest = max([width, *(w.shape[1] for w in self.rest.parameters())])
+        whole = torch.is_grad_enabled() or x.device.type != "cpu"
+        rows = max(1, len(x) if whole else CACHED // (h * widest * tau.shape[2]))
+        for i in range(0, max(len(x), 1), rows):
+            yield x[i : i + rows], tau if len(tau) == 1 else tau[i : i + rows]
 
 
 def _layers(n_heads: int, sizes: Sequence[int]) -> nn.ModuleList:

@@ -1,7 +1,8 @@
 """Parameters as one flat vector, so that Adam, clipping and the Polyak step are one kernel each."""
 
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from copy import deepcopy
+from typing import Any, NoReturn, Self
 
 import torch
 from torch import Tensor, nn
@@ -10,19 +11,25 @@ from torch.optim.adam import adam
 from bridgerl.nn.settings import AdamConfig
 
 
-def flatten_(params: Iterable[nn.Parameter]) -> Tensor:
-    """Make the parameters views of one contiguous vector and return it."""
-    params = list(params)
-    flat = torch.cat([p.detach().reshape(-1) for p in params])
-    for p, part in zip(params, flat.split([p.numel() for p in params]), strict=True):
-        p.data = part.view_as(p)
-    return flat
-
-
 @torch.no_grad()
 def polyak_(target: Tensor, online: Tensor, rate: float) -> None:
     """Target <- (1 - rate) target + rate online."""
     target.lerp_(online, rate)
+
+
+class Flat:
+    """Parameters made views of one contiguous vector."""
+
+    def __init__(self, params: Iterable[nn.Parameter]) -> None:
+        self.params = list(params)
+        self.vector = torch.cat([p.detach().reshape(-1) for p in self.params])
+        sizes = [p.numel() for p in self.params]
+        for p, part in zip(self.params, self.vector.split(sizes), strict=True):
+            p.data = part.view_as(p)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Flat":
+        """A copy's parameters are views of the copy's own vector."""
+        return Flat(deepcopy(self.params, memo))
 
 
 class GuardedAdam(nn.Module):
@@ -47,9 +54,8 @@ class GuardedAdam(nn.Module):
         clip: float | None = None,
     ) -> None:
         super().__init__()
-        self.params = list(params)
-        self.flat = flatten_(self.params)
-        self.flat.grad = torch.zeros_like(self.flat)
+        self._flat = Flat(params)
+        self._grad = torch.zeros_like(self.flat)
         self.lr = lr
         self._eps, self._clip = eps, clip
         self.register_buffer("exp_avg", torch.zeros_like(self.flat))
@@ -58,27 +64,29 @@ class GuardedAdam(nn.Module):
             self.register_buffer(name, torch.zeros(()))
 
     @classmethod
-    def of(cls, config: AdamConfig, net: nn.Module) -> "GuardedAdam":
+    def of(cls, config: AdamConfig, net: nn.Module) -> Self:
         """The optimiser a config asks for, on a network's parameters."""
         return cls(net.parameters(), lr=config.lr, eps=config.adam_eps, clip=config.grad_clip)
 
-    def __deepcopy__(self, memo: object) -> NoReturn:
-        """Refused: the copy's weights would no longer be views of its flat vector."""
-        raise TypeError("build a second agent and load_state_dict() instead of copying one")
+    @property
+    def flat(self) -> Tensor:
+        """All parameters as one vector."""
+        return self._flat.vector
 
     def _apply(self, fn: object, recurse: bool = True) -> NoReturn:
-        """Refused for the same reason: .to(), .double() and the like replace every tensor."""
-        raise TypeError("an agent stays on the device and type it was built with")
+        """Refused: generators and schedules stay where they were built."""
+        raise TypeError(
+            "an agent stays on the device and type it was built with; "
+            "build another there and load_state_dict()"
+        )
 
     def step(self, loss: Tensor) -> Tensor:
         """Differentiate the loss, update the parameters; returns the norm before clipping."""
-        return self.descend(loss, torch.autograd.grad(loss, self.params))
+        return self.descend(loss, torch.autograd.grad(loss, self._flat.params))
 
     def descend(self, loss: Tensor, grads: Sequence[Tensor]) -> Tensor:
         """Update the parameters by the gradients of a loss; returns the norm before clipping."""
-        grad = self.flat.grad
-        assert grad is not None
-        torch.cat([g.reshape(-1) for g in grads], out=grad)
+        grad = torch.cat([g.reshape(-1) for g in grads], out=self._grad)
         norm = torch.linalg.vector_norm(grad)
         probe = norm + loss.detach()
         lost = (probe - probe).nan_to_num_(nan=1.0)  # 0 if finite, else 1.

@@ -32,16 +32,18 @@ class AdamConfig:
         flag = f"{self.section}.{field.replace('_', '-')}"
         require(ok, flag, getattr(self, field), rule)
 
-    def require_widths(self, field: str) -> None:
-        """Refuse a list of layer widths that cannot be built."""
-        widths: tuple[int, ...] = getattr(self, field)
-        ok = len(widths) > 0 and all(1 <= n <= 65536 for n in widths)
-        self.require(ok, field, "must be one or more widths from 1 to 65536")
+    def require_widths(self, *fields: str) -> None:
+        """Refuse lists of layer widths that cannot be built."""
+        for field in fields:
+            widths: tuple[int, ...] = getattr(self, field)
+            ok = len(widths) > 0 and all(1 <= n <= 65536 for n in widths)
+            self.require(ok, field, "must be one or more widths from 1 to 65536")
 
     def require_counts(self, *fields: str) -> None:
-        """Refuse numbers of things that cannot be built."""
+        """Refuse numbers of things that cannot be built; None is a choice of its own."""
         for field in fields:
-            ok = 1 <= getattr(self, field) <= 65536
+            value = getattr(self, field)
+            ok = value is None or 1 <= value <= 65536
             self.require(ok, field, "must be from 1 to 65536")
 
     def require_positive(self, *fields: str) -> None:
@@ -49,3 +51,9 @@ class AdamConfig:
         for field in fields:
             ok = 0 < getattr(self, field) < float("inf")
             self.require(ok, field, "must be positive and finite")
+
+    def require_not_negative(self, *fields: str) -> None:
+        """Refuse weights that are no weights."""
+        for field in fields:
+            ok = 0 <= getattr(self, field) < float("inf")
+            self.require(ok, field, "must be finite and not negative")

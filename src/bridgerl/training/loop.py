@@ -164,8 +164,9 @@ class Trainer:
         failpoint("train.step")
         if c.step > train.warmup:
             batch = self.state.replay.sample(train.batch_size, self._replay_draws, train.device)
-            logged = c.step % self.config.log.every == 0
-            self.state.metrics |= self.agent.update(batch, measuring=logged)
+            if c.step % self.config.log.every == 0:
+                self.state.metrics |= self.agent.figures(batch)
+            self.state.metrics |= self.agent.update(batch)
             if self.agent.updates % LOST_UPDATES_CHECK == 0:
                 self._check_numbers()
         if out.terminated or out.truncated:

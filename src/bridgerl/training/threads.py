@@ -45,7 +45,7 @@ def probe_threads(config: RunConfig, spec: EnvSpec) -> int:
             for count in counts:  # In turns: a disturbance then hits all alike.
                 torch.set_num_threads(count)
                 started = time.perf_counter()
-                agent.update(rows, measuring=False)
+                agent.update(rows)
                 best[count] = min(best[count], time.perf_counter() - started)
     finally:
         torch.set_num_threads(before)

@@ -9,10 +9,10 @@ from bridgerl.critics import CriticConfig
 from bridgerl.critics.base import Critic
 from bridgerl.nn.endpoint import CosineEmbedding
 from bridgerl.nn.mlp import MLP
-from bridgerl.ops.quantile import normal_quantiles
+from bridgerl.ops.levels import normal_quantiles
 from bridgerl.ops.targets import bellman
 from bridgerl.streams import Streams
-from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
+from bridgerl.types import Batch, Bootstrap, EnvSpec
 
 N_EMBED = 32
 
@@ -65,19 +65,21 @@ class Flow(Critic):
         self.config = config
         self._noise, self._times = streams("flow_noise"), streams("flow_time")
 
-    def loss(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Metrics]:
+    def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
         """Mean squared error of the velocity; targets and paths draw noise of their own."""
-        c, shape = self.config, (len(batch.reward), self.config.n_draws)
-        with torch.no_grad():
-            z = torch.randn(shape, generator=self._noise)
-            if batch.discount.any():  # A walk that nothing looks at would be most of the cost.
-                z = self._walk(batch.next_obs, boot.action, z, target=True)
-            y = bellman(batch, boot, z) / c.z_scale
-            eps = torch.randn(shape, generator=self._noise)
-            t = torch.rand(shape, generator=self._times)
-        x = torch.cat([batch.obs, batch.action], -1)
-        v = self.online(x, t, torch.lerp(eps, y, t))
-        return (v - (y - eps)).square().mean(), {"critic/target": c.z_scale * y.mean()}
+        y = self.targets(batch, boot) / self.config.z_scale
+        eps = torch.randn(y.shape, generator=self._noise)
+        t = torch.rand(y.shape, generator=self._times)
+        v = self.online(torch.cat([batch.obs, batch.action], -1), t, torch.lerp(eps, y, t))
+        return (v - (y - eps)).square().mean()
+
+    @torch.no_grad()
+    def targets(self, batch: Batch, boot: Bootstrap) -> Tensor:
+        """Returns of the frozen network, backed up: (b, n)."""
+        z = torch.randn((len(batch.reward), self.config.n_draws), generator=self._noise)
+        if batch.discount.any():  # A walk that nothing looks at would be most of the cost.
+            z = self._walk(batch.next_obs, boot.action, z, target=True)
+        return bellman(batch, boot, z)
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of n_draws returns, with a graph through all steps: (b,)."""

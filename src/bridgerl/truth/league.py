@@ -143,7 +143,6 @@ def run_cell(cell: Cell) -> dict[str, Any]:
     problem, budget = PROBLEMS[cell.problem], cell.budget
     with tuned_process(1):
         critic = build_critic(cell.entrant.config, problem.spec, Streams(cell.seed))
-        critic.measuring = False
         rng = np.random.default_rng(derive_seed(cell.seed, "league", cell.problem))
         started = time.process_time()  # One thread: what a cell takes, however busy the machine is.
         for update in range(1, budget.updates + 1):

@@ -19,7 +19,7 @@ from rich.table import Table
 from bridgerl.agent import build_critic
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import NumericFault, choose, require
-from bridgerl.ops.quantile import normal_quantiles
+from bridgerl.ops.levels import normal_quantiles
 from bridgerl.plots import COLORS, TRUTH, panels, save
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams, derive_seed

@@ -79,7 +79,7 @@ def measure(config: RunConfig, seconds: float, learn: float | None = None) -> St
         steps = Steps(task, agent, streams, config.train.batch_size, config.train.device)
 
         def learn_step() -> None:
-            float(steps.learn()["critic/loss"])  # A GPU's update is over only when it answers.
+            float(steps.learn()["critic/grad_norm"])  # A GPU's update is over only when it answers.
 
         try:
             warmup = _typical(steps.act_at_random, 0.1 * seconds, config.train.batch_size)
