@@ -9,6 +9,7 @@ from scipy import stats as scipy_stats
 
 from bridgerl.report import stats
 from bridgerl.report.stats import Interval
+from bridgerl.runs.records import Evaluations
 from bridgerl.studies import STUDIES, paper
 from bridgerl.studies.claims import Beats, Cell, Exceeds, GainsMore, Spreads
 
@@ -173,10 +174,16 @@ def test_exact_scores_are_their_own_interval():
 
 
 def test_measures_of_a_run_are_best_final_and_average():
-    measured = stats.measure_run(np.array([1.0, 5.0, 3.0]))
-    assert measured == {"best": 5.0, "final": 3.0, "average": 3.0}
-    assert stats.measure_run(np.array([])) == {}
-    assert all(math.isnan(v) for v in stats.measure_run(np.array([1.0, math.nan])).values())
+    steps = np.array([10.0, 20.0, 30.0])
+    assert Evaluations(steps, np.array([1.0, 5.0, 3.0])).summary() == {
+        "best_return": 5.0,
+        "best_step": 20,
+        "final_return": 3.0,
+        "average_return": 3.0,
+    }
+    assert Evaluations().summary() == {}
+    broken = Evaluations(steps[:2], np.array([1.0, math.nan])).summary()
+    assert all(math.isnan(v) for k, v in broken.items() if k != "best_step")
 
 
 def test_a_spread_is_judged_by_the_f_distribution():

@@ -15,14 +15,15 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from bridgerl.report import tables
-from bridgerl.report.curves import draw_curves, exact_curves
-from bridgerl.report.load import INSIDE_A_RUN, Run, Source
+from bridgerl.report.curves import draw_curves
+from bridgerl.report.load import Run, Source
+from bridgerl.runs.folder import walk
 
 PICTURES = {
-    "league.png": "League: distance to the true law",
-    "distances.png": "League: distance to the true law",
+    "league.png": "League: distance to the true distribution",
+    "distances.png": "League: distance to the true distribution",
     "price.png": "League: distance against speed",
-    "laws.png": "League: learned laws over the true ones",
+    "laws.png": "League: learned distributions over the true ones",
     "toy.png": "Degradation under Bellman backups",
     "bridge-error.png": "Endpoint error of Euler steps",
 }
@@ -34,9 +35,8 @@ MINUTE, HOUR = 60, 3600
 
 def render(source: Source, results: dict[str, Any]) -> str:
     """The page of a source and its results."""
-    exact = source.study.exact_curves() if source.study else {}
-    settings = list(dict.fromkeys([*exact, *(r.setting for r in source.runs)]))
-    curves = exact_curves(results["title"], exact, settings) + draw_curves(source.runs, settings)
+    settings = list(dict.fromkeys(p.setting for run in source.runs for p in run.parts))
+    curves = draw_curves(results["title"], source.runs, settings)
     data = {key: results[key] for key in ("figure", "overall")}
     data |= {"curves": curves, "settings": settings}
     environment = Environment(
@@ -104,9 +104,8 @@ def duration(seconds: float) -> str:
 def find_pictures(source: Source) -> list[dict[str, Any]]:
     """Known pictures below the folder, as data URIs."""
     found: list[Path] = []
-    for path, children, names in os.walk(source.folder):
-        children[:] = sorted(c for c in children if c not in INSIDE_A_RUN and c[0] != ".")
-        found += [Path(path) / name for name in PICTURES if name in names]
+    for path, names in walk(source.folder):
+        found += [path / name for name in PICTURES if name in names]
     unique = {p.resolve(): p for p in found if p.is_file() and not p.is_symlink()}
     pictures = (_picture(source.folder, path) for path in unique.values())
     return [picture for picture in pictures if picture][:MOST_PICTURES]

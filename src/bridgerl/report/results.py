@@ -15,6 +15,7 @@ from bridgerl.studies.claims import Cell, Cells, Claim
 
 BASELINE = "sac+cdq"
 Samples = dict[tuple[str, str], list[float]]
+"""Scores by setting and task."""
 
 
 def summarise_source(source: Source) -> dict[str, Any]:
@@ -22,8 +23,8 @@ def summarise_source(source: Source) -> dict[str, Any]:
     study, runs = source.study, source.runs
     measures = study.measures if study else TrainingStudy.measures
     samples = {key: _samples(runs, key) for key in measures}
-    exact = study.exact_cells() if study else {}
-    cells = {key: exact | _cells(found) for key, found in samples.items()}
+    exact = {(part.setting, part.task) for run in runs for part in run.parts if part.exact}
+    cells = {key: _cells(found, exact) for key, found in samples.items()}
     pooled = study.pools_tasks if study else True
     scale = source.manifest.scale if source.manifest else None
     decides = SCALES[scale].decides if scale else True
@@ -34,6 +35,7 @@ def summarise_source(source: Source) -> dict[str, Any]:
         "title": study.title if study else source.folder.resolve().name,
         "study": study.name if study else None,
         "scale": scale,
+        "preset": SCALES[scale].preset if scale else None,
         "tables": list(study.tables) if study else [],
         "measures": {key: measure._asdict() for key, measure in measures.items()},
         "figure": (study or TrainingStudy).figure._asdict(),
@@ -79,13 +81,18 @@ def _samples(runs: Iterable[Run], measure: str) -> Samples:
     """Scores of finished runs by setting and task: the rest is not comparable yet."""
     found: Samples = {}
     for run in runs:
-        if run.finished and measure in run.scores:
-            found.setdefault((run.setting, run.env), []).append(run.scores[measure])
+        for part in run.parts if run.finished else ():
+            if measure in part.scores:
+                found.setdefault((part.setting, part.task), []).append(part.scores[measure])
     return found
 
 
-def _cells(samples: Samples) -> Cells:
-    return {cell: stats.summarise(scores) for cell, scores in samples.items()}
+def _cells(samples: Samples, exact: set[tuple[str, str]]) -> Cells:
+    """Means and deviations; what follows from formulas has none."""
+    return {
+        cell: Cell(scores[0], 0.0, 1, exact=True) if cell in exact else stats.summarise(scores)
+        for cell, scores in samples.items()
+    }
 
 
 def _printed(study: Study | None, setting: str, task: str) -> list[dict[str, Any]]:
@@ -134,9 +141,10 @@ def _count(claims: list[dict[str, Any]], measure: str) -> dict[str, int]:
 
 
 def _rows(cells: dict[str, Cells], runs: list[Run], study: Study | None) -> list[dict[str, Any]]:
-    """A row per task and setting that has runs, or needs none."""
-    pending = Counter((r.setting, r.env) for r in runs if not r.finished)
-    known = list(dict.fromkeys([*((r.setting, r.env) for r in runs), *next(iter(cells.values()))]))
+    """A row per task and setting that has runs."""
+    places = [((part.setting, part.task), run) for run in runs for part in run.parts]
+    pending = Counter(cell for cell, run in places if not run.finished)
+    known = list(dict.fromkeys(cell for cell, _ in places))
     tasks = list(dict.fromkeys(task for _, task in known))
     rows = []
     for setting, task in sorted(known, key=lambda cell: tasks.index(cell[1])):

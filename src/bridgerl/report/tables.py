@@ -176,10 +176,10 @@ def heads(results: dict[str, Any]) -> list[str]:
 
 
 def facts(results: dict[str, Any]) -> str:
-    """Study, scale and how much of it is there."""
-    study = f"study {results['study']}, scale {results['scale']}, " if results["study"] else ""
-    if not results["planned"]:
-        return f"{study}nothing to run"
+    """Study, scale with its preset, and how much of it is there."""
+    study = ""
+    if results["study"]:
+        study = f"study {results['study']}, scale {results['scale']} (preset {results['preset']}), "
     return f"{study}{results['finished']} of {results['planned']} runs finished"
 
 

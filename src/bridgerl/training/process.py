@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import torch
 
 from bridgerl.errors import UserError
-from bridgerl.training.envs import versions
+from bridgerl.runs.folder import versions
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
