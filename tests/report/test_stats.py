@@ -103,7 +103,7 @@ def test_interval_of_a_difference_is_welchs(m, n):
 
 def test_interval_of_one_mean_is_students():
     x = RNG(0).normal(5, 2, 6)
-    verdict = judge(Exceeds("a", "t", 1.0, "a > 1"), a=x)
+    verdict = judge(Exceeds("a", "t", 1.0, says="a > 1"), a=x)
     own = scipy_stats.ttest_1samp(x, 1.0).confidence_interval()
     assert verdict.interval == pytest.approx((own.low - 1, own.high - 1))
     low, high = stats.mean_interval(x[:, None])
@@ -122,7 +122,7 @@ def test_printed_means_give_the_interval_of_the_scores_behind_them():
     ("claim", "truth"),
     [
         (Beats("a", "b", "t", factor=1.5), 10 - 1.5 * 8),
-        (GainsMore("a", "b", "c", "d", "t", ""), math.log(10 / 8) - math.log(12 / 11)),
+        (GainsMore("a", "b", "c", "d", "t", says=""), math.log(10 / 8) - math.log(12 / 11)),
     ],
     ids=["factor", "gains"],
 )
@@ -163,7 +163,7 @@ def test_a_claim_without_runs_is_not_run_and_says_which():
 
 def test_gains_of_negative_returns_are_undecided():
     verdict = judge(
-        GainsMore("a", "b", "c", "d", "t", ""), a=(1, 2), b=(-5, -4), c=(1, 2), d=(1, 2)
+        GainsMore("a", "b", "c", "d", "t", says=""), a=(1, 2), b=(-5, -4), c=(1, 2), d=(1, 2)
     )
     assert (verdict.word, verdict.value) == ("undecided", None)
 

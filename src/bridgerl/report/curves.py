@@ -41,19 +41,20 @@ def _curve(group: list[Drawn]) -> dict[str, Any]:
     """Mean and band at every step some seed was evaluated at, over the seeds that got there."""
     steps = np.unique(np.concatenate([part.curve.steps for part, _ in group]))
     values = np.array([_at(steps, *part.curve) for part, _ in group])
-    hours = np.array([clock.hours_at(steps) for _, clock in group])
     there = np.isfinite(values)
-    rows = [_point(values[there[:, i], i]) for i in range(len(steps))]
-    clocks = [_mean(hours[there[:, i], i]) for i in range(len(steps))]
-    mean, low, high, count = (list(column) for column in zip(*rows, strict=True))
+    count, mean = there.sum(axis=0), np.nanmean(values, axis=0)
+    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    for i in np.flatnonzero(count >= FEW):
+        low[i], high[i] = mean_interval(values[there[:, i], i])
+    hours = np.mean([clock.hours_at(steps) for _, clock in group], axis=0, where=there)
     exact = group[0][0].exact
     return {
         "steps": [int(s) for s in steps],
-        "hours": None if None in clocks else clocks,
-        "mean": mean,
-        "low": low,
-        "high": high,
-        "n": [None] * len(steps) if exact else count,
+        "hours": hours.tolist() if np.isfinite(hours).all() else None,
+        "mean": mean.tolist(),
+        "low": low.tolist(),
+        "high": high.tolist(),
+        "n": [None] * len(steps) if exact else count.tolist(),
         "seeds": None if exact else len(group),
     }
 
@@ -61,15 +62,3 @@ def _curve(group: list[Drawn]) -> dict[str, Any]:
 def _at(steps: Array, own: Array, means: Array) -> Array:
     """A seed's curve at these steps, straight between its evaluations, NaN outside them."""
     return np.interp(steps, own, means, left=math.nan, right=math.nan)
-
-
-def _point(values: Array) -> tuple[float, float, float, int]:
-    mean, n = float(values.mean()), len(values)
-    if n < FEW:
-        return mean, float(values.min()), float(values.max()), n
-    low, high = mean_interval(values)
-    return mean, float(low), float(high), n
-
-
-def _mean(hours: Array) -> float | None:
-    return float(hours.mean()) if np.isfinite(hours).all() else None

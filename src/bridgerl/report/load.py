@@ -198,23 +198,23 @@ def _read_run(root: Path, run: RunFolder) -> Run:
     config = stored.get("config", {})
     env, setting, seed = _label(root, run.path, config)
     scores = read({}, _scores, evaluations, done, run.metrics_file.name)
-    warmup, clip = _get(config, "train", "warmup"), _get(config, "critic", "grad_clip")
-    hours = clock.hours_per_million(warmup) if type(warmup) is int else None
+    actor, critic, train = (config.get(section, {}) for section in ("actor", "critic", "train"))
+    warmup = train.get("warmup")
+    hours = clock.hours_per_million(warmup) if is_number(warmup) else None
     last = [int(s[-1]) for s in (clock.steps, evaluations.steps) if len(s)]
-    health = {} if records is None else health_of(records, clip)
-    actor, critic = (_get(config, part, "type") for part in ("actor", "critic"))
+    health = {} if records is None else health_of(records, critic.get("grad_clip"))
     return Run(
         name=_relative(root, run.path),
         env=env,
         setting=setting,
         seed=seed,
-        pair=(actor, critic) if isinstance(actor, str) and isinstance(critic, str) else None,
+        pair=(str(actor.get("type")), str(critic.get("type"))) if config else None,
         evaluations=evaluations,
         clock=clock,
         scores=scores | ({} if hours is None else {"hours": hours}),
         # Other people's folders do not tell whether there is more to come.
         finished="step" in done or (not ours and len(evaluations.steps) > 0),
-        planned=config.get("steps") if type(config.get("steps")) is int else None,
+        planned=config.get("steps"),
         reached=done.get("step", max(last, default=0)),
         config=config,
         versions=_texts(stored.get("versions")),
@@ -259,10 +259,7 @@ def _label(root: Path, folder: Path, config: dict[str, Any]) -> tuple[str, str, 
     """Task, setting and seed, from the config and the path below the root."""
     parts = [p for p in _relative(root, folder).split("/") if p not in (".", "..")]
     parts = parts or [*folder.resolve().parts[-2:]]
-    env, seed = config.get("env"), config.get("seed")
-    env = env if isinstance(env, str) else None
-    seed = seed if type(seed) is int else None
-    rest = []
+    env, seed, rest = config.get("env"), config.get("seed"), []
     for part in parts:
         task, number = _ENV.fullmatch(part), _SEED.fullmatch(part)
         if task:
@@ -277,11 +274,6 @@ def _label(root: Path, folder: Path, config: dict[str, Any]) -> tuple[str, str, 
 
 def _relative(root: Path, folder: Path) -> str:
     return Path(os.path.relpath(folder, root)).as_posix()
-
-
-def _get(config: dict[str, Any], section: str, name: str) -> Any:
-    inner = config.get(section)
-    return inner.get(name) if isinstance(inner, dict) else None
 
 
 def _texts(data: Any) -> dict[str, str]:

@@ -56,25 +56,22 @@ def summarise_source(source: Source) -> dict[str, Any]:
 
 def _mixtures(runs: list[Run]) -> list[str]:
     """Cells whose runs differ in length or in settings, so that their mean says little."""
-    lengths: dict[tuple[str, str], set[int]] = {}
-    settings: dict[tuple[str, str], list[Any]] = {}
+    groups: dict[str, list[Run]] = {}
     for run in runs:
         if run.finished:
-            cell = (run.setting, run.env)
-            lengths.setdefault(cell, set()).add(run.reached)
-            learning = {k: run.config.get(k) for k in ("actor", "critic", "train")}
-            known = settings.setdefault(cell, [])
-            known += [learning] if run.config and learning not in known else []
-    different = [
-        f"{setting} on {task}: runs of {' and '.join(map(str, sorted(found)))} steps in one mean"
-        for (setting, task), found in lengths.items()
-        if len(found) > 1
-    ]
-    return different + [
-        f"{setting} on {task}: {len(found)} different configurations in one mean"
-        for (setting, task), found in settings.items()
-        if len(found) > 1
-    ]
+            groups.setdefault(f"{run.setting} on {run.env}", []).append(run)
+    notes = []
+    for cell, group in groups.items():
+        lengths = sorted({run.reached for run in group})
+        learning = [
+            [r.config.get(k) for k in ("actor", "critic", "train")] for r in group if r.config
+        ]
+        different = [own for i, own in enumerate(learning) if own not in learning[:i]]
+        if len(lengths) > 1:
+            notes.append(f"{cell}: runs of {' and '.join(map(str, lengths))} steps in one mean")
+        if len(different) > 1:
+            notes.append(f"{cell}: {len(different)} different configurations in one mean")
+    return notes
 
 
 def _samples(runs: Iterable[Run], measure: str) -> Samples:
@@ -125,14 +122,8 @@ def _claim(
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
-    low, high = verdict.interval or (None, None)
-    return {
-        "word": verdict.word,
-        "value": verdict.value,
-        "low": low,
-        "high": high,
-        "reason": verdict.reason,
-    }
+    said = {"word": verdict.word, "value": verdict.value, "reason": verdict.reason}
+    return said | _ends("", verdict.interval)
 
 
 def _count(claims: list[dict[str, Any]], measure: str) -> dict[str, int]:
@@ -170,27 +161,25 @@ def _score(cell: Cell) -> dict[str, float | None]:
 def _overall(samples: dict[str, Samples], runs: list[Run]) -> list[dict[str, Any]]:
     """IQM over the paper's tasks, and the chance to beat the same actor's CDQ."""
     pairs = {r.setting: r.pair for r in runs if r.pair}
-    settings = list(dict.fromkeys(r.setting for r in runs))
     rows = []
     for measure, own in samples.items():
-        scaled = {
-            (setting, task): np.array(scores) / score.mean
-            for (setting, task), scores in own.items()
-            if (score := paper.RETURNS[BASELINE].on(task)) is not None
-        }
+        scaled: dict[str, list[Any]] = {r.setting: [] for r in runs}
+        for (setting, task), scores in own.items():
+            if (printed := paper.RETURNS[BASELINE].on(task)) is not None:
+                scaled[setting].append(np.array(scores) / printed.mean)
         rows += [
-            {"measure": measure, "setting": setting, **_iqm(setting, scaled)}
+            {"measure": measure, "setting": setting, "tasks": len(tasks), "iqm": stats.iqm(tasks)}
+            | _ends("", stats.iqm_interval(tasks, np.random.default_rng(0)))
             | _improvement(setting, _baseline(setting, pairs), own)
-            for setting in settings
-            if any(s == setting for s, _ in scaled)
+            for setting, tasks in scaled.items()
+            if tasks
         ]
     return rows
 
 
-def _iqm(setting: str, scaled: dict[tuple[str, str], Any]) -> dict[str, Any]:
-    tasks = [scores for (s, _), scores in scaled.items() if s == setting]
-    low, high = stats.iqm_interval(tasks, np.random.default_rng(0)) or (None, None)
-    return {"tasks": len(tasks), "iqm": stats.iqm(tasks), "low": low, "high": high}
+def _ends(prefix: str, interval: stats.Interval | None) -> dict[str, float | None]:
+    low, high = interval or (None, None)
+    return {f"{prefix}low": low, f"{prefix}high": high}
 
 
 def _baseline(setting: str, pairs: dict[str, Any]) -> str | None:
@@ -203,12 +192,9 @@ def _baseline(setting: str, pairs: dict[str, Any]) -> str | None:
 def _improvement(setting: str, baseline: str | None, samples: Samples) -> dict[str, Any]:
     """Over the tasks that both have runs of."""
     tasks = [t for s, t in samples if s == setting and (baseline, t) in samples]
-    row: dict[str, Any] = {"baseline": baseline, "improvement": None}
-    row |= {"improvement_low": None, "improvement_high": None}
     if baseline is None or not tasks:
-        return row
+        return {"baseline": baseline, "improvement": None} | _ends("improvement_", None)
     ours, theirs = ([np.array(samples[s, t]) for t in tasks] for s in (setting, baseline))
     interval = stats.improvement_interval(ours, theirs, np.random.default_rng(0))
-    low, high = interval or (None, None)
-    row |= {"improvement": stats.improvement(ours, theirs)}
-    return row | {"improvement_low": low, "improvement_high": high}
+    value = stats.improvement(ours, theirs)
+    return {"baseline": baseline, "improvement": value} | _ends("improvement_", interval)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridgerl.report.stats import NOT_RUN
+from bridgerl.runs import store
 
 NORMALISED = (
     "Scores are divided by the mean that the paper prints for SAC+CDQ on the same task, and "
@@ -242,13 +243,4 @@ def _one_line(text: str) -> str:
 
 def to_json(results: dict[str, Any]) -> str:
     """results.json; what is not finite is null."""
-    return json.dumps(finite(results), indent=1, allow_nan=False) + "\n"
-
-
-def finite(data: Any) -> Any:
-    """The same data with null for NaN and infinity."""
-    if isinstance(data, dict):
-        return {key: finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [finite(value) for value in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data
+    return json.dumps(store.finite(results), indent=1, allow_nan=False) + "\n"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from bridgerl.types import EnvSpec
 
 SIZES = ("observation size", "action size")
+CORE = {"env": str, "seed": int, "steps": int, "actor": dict, "critic": dict, "train": dict}
+"""What every release has written of a config."""
 PARTS = ("ckpt", "replay", "tb")
 """Folders inside a run folder."""
 
@@ -38,8 +40,6 @@ class RunFolder:
         self.failures_file = path / "run.log"
         self.lock_file = path / "run.lock"
         self.ckpt, self.replay, self.tensorboard = (path / part for part in PARTS)
-
-    # Opening one.
 
     def check(self, config: RunConfig, spec: "EnvSpec") -> None:
         """Refuse a folder that cannot be written or belongs to another config; writes nothing."""
@@ -98,8 +98,6 @@ class RunFolder:
         """Be its only writer, or refuse."""
         return store.RunLock(self.lock_file)
 
-    # What it is a run of.
-
     def write_config(self, config: RunConfig, spec: "EnvSpec") -> None:
         """Write config, sizes, versions and command, if that is not what is there."""
         data = {"config": encode(config), "sizes": _sizes(spec), "versions": versions()}
@@ -113,9 +111,11 @@ class RunFolder:
         """What `write_config` wrote, proven unchanged; older releases wrote no command."""
         path = self.config_file
         data = store.open_sealed_json(store.read_json_bytes(path), str(path))
-        if not isinstance(data.get("config"), dict):
+        config, sizes = data.get("config"), data.get("sizes")
+        if not isinstance(config, dict) or any(
+            type(config.get(k)) is not t for k, t in CORE.items()
+        ):
             raise StorageFault(f"{path} is damaged: no config inside")
-        sizes = data.get("sizes")
         if not isinstance(sizes, dict) or not all(type(sizes.get(n)) is int for n in SIZES):
             raise StorageFault(f"{path} is damaged: no sizes inside")
         return data
@@ -155,26 +155,17 @@ class RunFolder:
         except (UserError, ValueError, TypeError, OverflowError) as error:
             raise StorageFault(f"{self.config_file} is damaged: {error}") from None
 
-    # How far it is.
-
     def records(self) -> list[records.Record]:
         """All records of the log of metrics."""
         return records.read_metrics(store.read_bytes(self.metrics_file), str(self.metrics_file))
 
     def progress(self) -> int:
         """The last step that timing knows of; 0 if there is none."""
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            for line in records.last_lines(self.timing_file, 4096):
-                return int(json.loads(line)["step"])
-        return 0
+        return int(records.last_value(self.timing_file, "step") or 0)
 
     def last_return(self) -> float | None:
         """The mean return of the last evaluation."""
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            for line in records.last_lines(self.metrics_file, 65536):
-                if b'"eval/return_mean"' in line:
-                    return float(json.loads(line)["eval/return_mean"])
-        return None
+        return records.last_value(self.metrics_file, "eval/return_mean")
 
     def done(self) -> dict[str, Any] | None:
         """Last step and scores, once the run has ended."""
@@ -230,8 +221,6 @@ class RunFolder:
         if not found:
             raise UserError(f"{self.path} has no checkpoint yet")
         return found[-1][1]
-
-    # How honest its values are.
 
     def write_values(self, which: Which, step: int, figures: dict[str, Any]) -> None:
         """Leave figures of the critic's values with the weights they are of."""

@@ -68,7 +68,7 @@ class RunLog:
 
     def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """Append one record; non-finite numbers become null."""
-        record: Record = {"kind": kind, "step": step} | {k: _plain(v) for k, v in values.items()}
+        record: Record = {"kind": kind, "step": step, **store.finite(values)}
         self._pending += json.dumps(record, allow_nan=False).encode() + b"\n"
         self._append()
         if kind == "eval":
@@ -176,15 +176,6 @@ def _write_whole(file: io.FileIO, data: bytes, size: int, name: str) -> bool:
     with contextlib.suppress(OSError):
         os.ftruncate(file.fileno(), size)
     return False
-
-
-def _plain(value: Any) -> Any:
-    """A JSON value: floats finite or null, lists element by element."""
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
 
 
 def _rectangle(rows: list[list[float]]) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import math
 import zipfile
 import zlib
@@ -15,6 +16,9 @@ from bridgerl.errors import StorageFault
 from bridgerl.runs import store
 
 MAX_ARRAY_BYTES = 2**28
+NOT_ARRAYS = (OSError, ValueError, TypeError, EOFError, MemoryError, RuntimeError)
+NOT_ARRAYS += (zlib.error, zipfile.BadZipFile)
+"""What NumPy raises when a file is none of its own."""
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Record = dict[str, Any]
 
@@ -53,13 +57,14 @@ def is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, float) or (type(value) is int and abs(value) < 2**63)
 
 
-def last_lines(path: Path, size: int) -> list[bytes]:
-    """The whole lines among a log's last bytes, the newest first."""
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        file.seek(0, 2)
-        file.seek(max(0, file.tell() - size))
-        return [line for line in reversed(file.read().split(b"\n")[:-1]) if line]
-    return []
+def last_value(path: Path, key: str) -> float | None:
+    """The newest number under a key, if the last whole lines of a log have one."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError), path.open("rb") as file:
+        file.seek(max(0, file.seek(0, 2) - 65536))
+        for line in reversed(file.read().split(b"\n")[:-1]):
+            if f'"{key}"'.encode() in line:
+                return float(json.loads(line)[key])
+    return None
 
 
 class Evaluations(NamedTuple):
@@ -107,9 +112,7 @@ def read_evaluations(path: Path) -> Evaluations:
             if any(array.dtype.kind not in "iuf" for array in arrays):
                 raise StorageFault(f"{path} is odd: steps and results must be numbers")
             steps, results = (np.asarray(array, dtype=float) for array in arrays)
-    except (OSError, ValueError, TypeError, EOFError, MemoryError, zlib.error) as error:
-        raise StorageFault(f"{path} is damaged: {error}") from None
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except NOT_ARRAYS as error:
         raise StorageFault(f"{path} is damaged: {error}") from None
     if steps.ndim != 1 or results.ndim not in (1, 2) or len(steps) != len(results):
         raise StorageFault(f"{path} is odd: {steps.shape} steps, {results.shape} results")
@@ -132,7 +135,7 @@ class Clock(NamedTuple):
     seconds: Array = np.empty(0)
     wall: float = 0.0
 
-    def hours_per_million(self, warmup: int) -> float | None:
+    def hours_per_million(self, warmup: float) -> float | None:
         """Hours of a million steps; the quick warm-up counts once, not in proportion."""
         after = np.flatnonzero(self.steps > warmup)
         if len(after) == 0:

@@ -31,6 +31,15 @@ def to_json(data: Any) -> bytes:
     return json.dumps(data, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
 
 
+def finite(data: Any) -> Any:
+    """The same data with None for NaN and infinity."""
+    if isinstance(data, dict):
+        return {key: finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
 def parse_json(data: bytes, name: str) -> Any:
     """Strict JSON: no duplicate keys, no NaN, no bombs; the fault names the file."""
 

@@ -180,9 +180,7 @@ def check_env(env_id: str, steps: int = 200) -> dict[str, Any]:
     """Step an environment twice with one seed and the same actions, and compare bit for bit."""
     with closing(Task(env_id, 0, "check")) as task:
         traces = [_trace(task, steps) for _ in range(2)]
-    same = len(traces[0]) == len(traces[1]) and all(
-        np.array_equal(a, b) for a, b in zip(*traces, strict=True)
-    )
+    same = len({len(t) for t in traces}) == 1 and all(map(np.array_equal, *traces))
     return {
         "env": env_id,
         "obs_dim": task.spec.obs_dim,

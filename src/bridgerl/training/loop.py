@@ -181,7 +181,7 @@ class Trainer:
             self._warn_once("advice", advice)
 
     def _warn_once(self, kind: str, text: str) -> None:
-        """Warn once a run of each kind: figures move, the advice does not."""
+        """Numbers move, the advice does not."""
         if kind not in self._warned:
             self._warned.add(kind)
             self.display.warn(text)
@@ -214,18 +214,15 @@ class Trainer:
         if c.best_return is None or result.mean > c.best_return:
             c.best_return, c.best_step = result.mean, c.step
         if c.best_step == c.step or c.step % config.save.weights_every == 0:
-            self._save_weights()
+            try:
+                checkpoint.save_weights(self.folder, c.step, self.state.weights())
+            except OSError as error:
+                self.display.warn(f"best weights not saved: {error}")
         self.display.say(
             f"step {c.step:>9,}  eval return {result.mean:10.1f} +- {result.std:.1f}"
             f"  best {c.best_return:.1f}"
         )
         self._overhead["eval_seconds"] += time.monotonic() - started
-
-    def _save_weights(self) -> None:
-        try:
-            checkpoint.save_weights(self.folder, self.counters.step, self.state.weights())
-        except OSError as error:
-            self.display.warn(f"best weights not saved: {error}")
 
     def _save(self, *, must: bool) -> None:
         """Publish a checkpoint. A full disk is survived twice, unless the run ends here."""
@@ -235,7 +232,9 @@ class Trainer:
             state, keep = self.state, self.config.save.keep
             snap = state.snapshot(self.log.mark())
             checkpoint.save(self.folder, snap, state.replay, state.segments, keep)
-            self._prune_weights()
+            for step, path in self.folder.checkpoints("weights"):
+                if step != state.counters.best_step and step % self.config.save.weights_every:
+                    store.discard(path)
             self._failed_saves = 0
         except OSError as error:
             self._failed_saves += 1
@@ -244,11 +243,6 @@ class Trainer:
                 raise StorageFault(f"{what}; the last good checkpoint is intact") from error
             self.display.warn(f"{what}; trying again in {self.config.save.every} steps")
         self._overhead["checkpoint_seconds"] += time.monotonic() - started
-
-    def _prune_weights(self) -> None:
-        for step, path in self.folder.checkpoints("weights"):
-            if step != self.counters.best_step and step % self.config.save.weights_every:
-                store.discard(path)
 
     def _resume(self) -> None:
         """Go on from the newest intact checkpoint, or begin."""
@@ -264,16 +258,13 @@ class Trainer:
             return
         snap, segments = found
         for reason in self.state.restore(snap, segments):
-            self._not_exact(reason)
+            if config.save.require_exact:
+                raise UserError(f"resume would not be bit-exact: {reason}")
+            self.counters.inexact.append(f"step {self.counters.step}: {reason}")
+            self.display.warn(f"resumed run is not bit-exact: {reason}")
         self.log.resume(snap.metrics, snap.step)
         self._clock = (time.monotonic(), snap.step)
         say(f"{'already finished' if self._reached_end() else 'resuming'} at step {snap.step:,}")
-
-    def _not_exact(self, reason: str) -> None:
-        if self.config.save.require_exact:
-            raise UserError(f"resume would not be bit-exact: {reason}")
-        self.counters.inexact.append(f"step {self.counters.step}: {reason}")
-        self.display.warn(f"resumed run is not bit-exact: {reason}")
 
     def _finish(self) -> None:
         c = self.counters

@@ -115,13 +115,11 @@ class StopSignal:
         self._previous = {n: h for n, h in handlers.items() if h != signal.SIG_IGN}
 
     def __enter__(self) -> "StopSignal":
-        """Take the signals over."""
         for number in self._previous:
             signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the signals back."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
