@@ -3,6 +3,7 @@
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,9 +49,8 @@ def compare(a: Path, b: Path) -> str | None:
     """The first difference between two runs' metrics, weights, generators and replay, or None."""
     runs = RunFolder(a), RunFolder(b)
     ours, theirs = (identity_of(run.read_config()) for run in runs)
-    for name in sorted(set(ours) | set(theirs)):
-        if ours.get(name) != theirs.get(name):
-            return f"config {name}: {ours.get(name)!r} against {theirs.get(name)!r}"
+    if name := _first_difference(ours, theirs):
+        return f"config {name}: {ours.get(name)!r} against {theirs.get(name)!r}"
     log = runs[0].metrics_file.name
     lines = [store.read_bytes(run.metrics_file).splitlines() for run in runs]
     for number, (x, y) in enumerate(zip(*lines, strict=False), 1):
@@ -68,12 +68,10 @@ def _compare_checkpoints(a: RunFolder, b: RunFolder) -> str | None:
     if where != paths[1].name:
         return f"last checkpoint: {where} against {paths[1].name}"
     (one, _), (two, _) = (checkpoint.load(r, p) for r, p in zip((a, b), paths, strict=True))
-    for name in sorted(set(one.state) | set(two.state)):
-        if one.state.get(name) != two.state.get(name):
-            return f"{name} in {checkpoint.STATE} of {where}"
+    if name := _first_difference(one.state, two.state):
+        return f"{name} in {checkpoint.STATE} of {where}"
     for x, y in ((one.tensors, two.tensors), (one.episode, two.episode)):
-        name = _first_difference(x, y)
-        if name is not None:
+        if name := _first_difference(x, y):
             return f"{name} in {where}"
     same = _replay_digest(a, paths[0]) == _replay_digest(b, paths[1])
     return None if same else f"replay rows of {where}"
@@ -88,11 +86,13 @@ def _replay_digest(run: RunFolder, path: Path) -> str:
     return digest.hexdigest()
 
 
-def _first_difference(a: dict[str, Tensor], b: dict[str, Tensor]) -> str | None:
-    for name in sorted(set(a) | set(b)):
-        x, y = a.get(name), b.get(name)
-        if x is None or y is None or x.shape != y.shape or x.dtype != y.dtype:
-            return name
-        if not torch.equal(x.reshape(-1).view(torch.uint8), y.reshape(-1).view(torch.uint8)):
-            return name
-    return None
+def _first_difference(a: dict[str, Any], b: dict[str, Any]) -> str | None:
+    return next((name for name in sorted({*a, *b}) if not _same(a.get(name), b.get(name))), None)
+
+
+def _same(x: Any, y: Any) -> bool:
+    if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
+        return x == y
+    if x.shape != y.shape or x.dtype != y.dtype:
+        return False
+    return torch.equal(x.reshape(-1).view(torch.uint8), y.reshape(-1).view(torch.uint8))
