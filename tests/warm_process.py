@@ -108,7 +108,7 @@ def warm_process(scratch: Path) -> Iterator[WarmProcess]:
 
 def _serve() -> None:
     from bridgerl.cli import main as cli
-    from bridgerl.runs import checkpoint, failpoint
+    from bridgerl.runs import failpoint, segments
     from bridgerl.training import process as runtime
 
     # Imported at first use otherwise, in every fork anew.
@@ -132,7 +132,7 @@ def _serve() -> None:
             if pid == 0:
                 _redirect(Path(request["folder"]))
                 failpoint.arm(request["failpoint"])
-                checkpoint.SEGMENT_ROWS = request["segment_rows"] or checkpoint.SEGMENT_ROWS
+                segments.SEGMENT_ROWS = request["segment_rows"] or segments.SEGMENT_ROWS
                 _run_and_exit(cli.main, request["args"])
             answer = {"pid": pid}
         print(json.dumps(answer), flush=True)

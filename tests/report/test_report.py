@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,18 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from bridgerl import resolve, train
+from bridgerl.cli.report import Report
 from bridgerl.errors import UserError
 from bridgerl.report import build as command
-from bridgerl.report.build import Report, build_report
+from bridgerl.report.build import build_report
 from bridgerl.report.load import Run, load
 from bridgerl.runs import store
-from bridgerl.runs.folder import read_config, record_config
+from bridgerl.runs.folder import RunFolder
+from bridgerl.runs.result import RESULT, Result, ResultCell, read_result, write_result
 from bridgerl.studies import STUDIES
-from bridgerl.studies.jobs import Job, ToyJob, TrainJob
+from bridgerl.studies.jobs import Job, train_job
 from bridgerl.studies.manifest import Manifest, write_manifest
-from bridgerl.truth.toy import ToyConfig
+from bridgerl.studies.run.work import run_job
 from bridgerl.types import EnvSpec
 
 CHROMIUM = next(
@@ -56,7 +58,7 @@ def write_run(out: Path, critic: str = "cdq", seed: int = 0, **options: Any) -> 
     quick = replace(base.train, warmup=1000)
     config = replace(base, steps=10_000, seed=seed, out=out, name=options.get("name"), train=quick)
     store.make_folder(config.folder)
-    record_config(config, EnvSpec(env, 3, 2))
+    RunFolder(config.folder).write_config(config, EnvSpec(env, 3, 2))
     metrics, timing = [], []
     for k in range(1, last + 1):
         step, mean = 1000 * k, top * k / 10 + 10 * seed - 150
@@ -82,7 +84,7 @@ def write_study(root: Path, name: str, scale: str, jobs: dict[Path, Job]) -> Pat
 
 def job(folder: Path, setting: str) -> Job:
     """The job whose results lie in a folder."""
-    return TrainJob(setting, read_config(folder))
+    return train_job(setting, RunFolder(folder).read_config())
 
 
 @pytest.fixture
@@ -105,7 +107,7 @@ def study(tmp_path: Path) -> Path:
             folder = write_run(tmp_path / "cpu" / "runs", critic, seed, top=top)
             jobs[folder] = job(folder, f"sac+{critic}")
     later = resolve("Walker2d-v5", "sac", "dbc")
-    jobs[tmp_path / "cpu" / "runs" / "none"] = TrainJob("sac+dbc", later)
+    jobs[tmp_path / "cpu" / "runs" / "none"] = train_job("sac+dbc", later)
     return write_study(tmp_path, "main", "cpu", jobs)
 
 
@@ -140,14 +142,31 @@ def test_nulls_and_diverged_episodes_are_signs_of_ill_health(tmp_path):
     assert (health["not_finite"], health["diverged"], health["clipped"]) == (2, 1, 1.0)
 
 
-def test_a_measured_bias_is_shown_and_a_damaged_one_reported(tmp_path):
+def test_a_value_bias_is_shown_with_its_weights_and_a_damaged_one_reported(tmp_path):
     folder = write_run(tmp_path)
-    assert only(tmp_path).health["bias"] is None
+    (folder / "ckpt" / "step-000000010000").mkdir(parents=True)
+    assert only(tmp_path).health["values"] is None
     for bias, problems in ((-0.125, 0), (None, 0), ("<b>", 1)):
-        (folder / "values.json").write_text(json.dumps({"relative_bias": bias}))
+        RunFolder(folder).write_values("last", 10_000, {"relative_q_bias": bias})
         run = only(tmp_path)
-        assert run.health["bias"] == (bias if not problems else None)
         assert len(run.problems) == problems
+        if not problems:
+            values = run.health["values"]
+            assert (values["relative_q_bias"], values["current"]) == (bias, True)
+    (folder / "values.json").write_text('{"relative_q_bias": 0.5}')
+    assert "no value bias of known weights" in only(tmp_path).problems[0]
+
+
+def test_a_value_bias_of_weights_that_the_run_has_left_behind_is_not_shown_as_its_own(tmp_path):
+    folder = write_run(tmp_path)
+    (folder / "ckpt" / "step-000000010000").mkdir(parents=True)
+    for step, shown, hidden in ((10_000, "last, step 10,000", "since"), (6_000, "since", "+50 %")):
+        RunFolder(folder).write_values("last", step, {"relative_q_bias": 0.5})
+        build_report(tmp_path)
+        row = (tmp_path / "report.html").read_text().partition('id="health"')[2]
+        row = row.partition("<tbody>")[2].partition("</table>")[0]
+        assert shown in row
+        assert hidden not in row
 
 
 def test_a_real_run_is_read_and_repeated_by_its_command(tmp_path):
@@ -227,10 +246,11 @@ def test_evaluations_of_other_people_are_runs(tmp_path):
     assert not results["problems"]
 
 
-def test_a_config_of_a_later_version_is_shown_without_a_command(tmp_path):
+def test_a_config_of_another_version_without_a_command_is_shown_without_one(tmp_path):
     folder = write_run(tmp_path)
     data = store.open_sealed_json((folder / "config.json").read_bytes(), "config.json")
     data["config"]["train"]["not_yet_known"] = 1
+    del data["command"]  # As in folders of older releases.
     (folder / "config.json").write_bytes(store.to_sealed_json(data))
     run = only(tmp_path)
     assert (run.command, run.scores["best"], run.problems) == ("", 850, ())
@@ -335,7 +355,7 @@ def test_settings_of_different_tasks_are_not_compared_in_silence(runs):
 
 def test_a_slip_of_the_paper_is_shown_with_what_claims_use(study):
     data = json.loads((study / "study.json").read_text())
-    data["jobs"][-1]["job"]["config"]["env"] = "HalfCheetah-v5"
+    data["jobs"][-1]["task"] = "HalfCheetah-v5"
     (study / "study.json").write_text(json.dumps(data))
     (printed,) = cell(build_report(study), "HalfCheetah-v5", "sac+dbc")["paper"]
     assert (printed["mean"], printed["claims_use"]["mean"]) == (13787.8, 13120.2)
@@ -357,16 +377,14 @@ def test_time_is_judged_in_hours(tmp_path):
 def write_toys(root: Path, *, point: bool = False) -> dict[Path, Job]:
     """Results of the toy where flow matching ends five times as far off, or all at a point."""
     jobs = {job.folder: job for job in STUDIES["degradation"].jobs("smoke", root, (0, 1))}
-    for folder, toy_job in jobs.items():
-        assert isinstance(toy_job, ToyJob)
+    for folder, toy in jobs.items():
+        assert toy.seed is not None
         folder.mkdir(parents=True)
-        far = {"flow": 0.5, "dbc": 0.1}[toy_job.setting] + toy_job.seed / 99
-        last = {"w1_share": far, "valley": None if point else far}
-        first = [{"w1_share": 0, "valley": 0}] * toy_job.toy.iterations
-        run = {"iterations": [*first, last]}
-        config = {f.name: getattr(toy_job.toy, f.name) for f in fields(ToyConfig)}
-        toy = {"runs": [run], "versions": {"torch": "2"}, "config": config}
-        (folder / "toy.json").write_text(json.dumps(toy))
+        far = {"flow": 0.5, "dbc": 0.1}[toy.setting] + toy.seed / 99
+        scores = {"w1_share": far, "valley": None if point else far}
+        curve = [[0, 0.0], [1, 0.0], [2, 0.0], [3, far]]
+        cells = [ResultCell(toy.setting, toy.task, toy.seed, scores, curve)]
+        write_result(folder / RESULT, Result(toy.identity, cells, {}, {"torch": "2"}))
     return jobs
 
 
@@ -377,11 +395,11 @@ def test_the_toy_is_judged_by_its_last_backup(tmp_path):
         results = build_report(folder)
         words = {key: v["word"] for key, v in results["claims"][0]["verdicts"].items()}
         assert words == {"w1_share": word, "valley": word}
-        assert load(folder).runs[0].evaluations.means.tolist() == [0, 0, 0, 0.5]
+        assert load(folder).runs[0].parts[0].curve.means.tolist() == [0, 0, 0, 0.5]
         assert (results["finished"], results["problems"]) == (4, [])
 
 
-def test_a_law_that_is_a_point_is_told(tmp_path):
+def test_a_distribution_that_is_a_point_is_told(tmp_path):
     results = build_report(
         write_study(tmp_path, "degradation", "cpu", write_toys(tmp_path, point=True))
     )
@@ -391,17 +409,37 @@ def test_a_law_that_is_a_point_is_told(tmp_path):
 
 def test_results_of_another_configuration_are_shown_but_do_not_count(study, tmp_path):
     for folder in (tmp_path / "cpu" / "runs" / "Hopper-v5" / "sac-dbc-lite").iterdir():
-        config = read_config(folder)
+        run = RunFolder(folder)
+        config = run.read_config()
         slower = replace(config, critic=replace(config.critic, lr=1e-5))
-        record_config(slower, EnvSpec("Hopper-v5", 3, 2))
+        run.write_config(slower, EnvSpec("Hopper-v5", 3, 2))
     results = build_report(study)
     assert results["finished"] == 6
     assert cell(results, "Hopper-v5", "sac+dbc")["n"] == 0
     assert sum("another configuration" in problem for problem in results["problems"]) == 3
 
 
-def test_the_endpoint_bias_needs_no_run(tmp_path):
-    results = build_report(write_study(tmp_path, "endpoint-bias", "paper", {}))
+def test_a_result_of_another_job_or_a_damaged_one_does_not_count(tmp_path):
+    jobs = write_toys(tmp_path)
+    first, second, *_ = jobs
+    result = read_result(first / RESULT)
+    write_result(first / RESULT, result._replace(job={"kind": "toy"}))
+    (second / RESULT).write_text("{}")
+    results = build_report(write_study(tmp_path, "degradation", "cpu", jobs))
+    assert results["finished"] == 2
+    assert "another configuration" in results["problems"][0]
+    assert RESULT in results["problems"][1]
+
+
+def write_endpoints(root: Path) -> Path:
+    jobs = STUDIES["endpoint-bias"].jobs("paper", root)
+    for endpoint in jobs:
+        run_job(endpoint)
+    return write_study(root, "endpoint-bias", "paper", {j.folder: j for j in jobs})
+
+
+def test_what_follows_from_formulas_is_exact(tmp_path):
+    results = build_report(write_endpoints(tmp_path))
     assert results["counts"]["percent"]["holds"] == 26
     assert results["counts"]["percent"]["does not hold"] == 4
     ours = cell(results, "M = 5", "Euler, right endpoint, cosine")
@@ -518,6 +556,21 @@ def test_the_verb_alone_loads_nothing_heavy():
     assert done.stdout == "set()\n"
 
 
+def test_scale_and_preset_head_every_format(study):
+    build_report(study)
+    for name in ("report.html", "results.md", "results.tex"):
+        text = (study / name).read_text()
+        assert "study main, scale cpu (preset lite), 9 of 10 runs finished" in text
+
+
+def test_a_report_is_made_without_torch(study):
+    code = "import sys; from bridgerl.cli.main import main; main(['report', sys.argv[1]]); "
+    code += "print({*sys.modules} & {'torch', 'bridgerl.training'})"
+    command = [sys.executable, "-c", code, str(study)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"
+
+
 # The page.
 
 
@@ -589,7 +642,7 @@ def test_the_page_draws_every_curve_and_switches_axes_and_settings(page, runs):
 
 
 def test_curves_that_follow_from_formulas_are_drawn_over_logarithms(page, tmp_path):
-    show(page, write_study(tmp_path, "endpoint-bias", "paper", {}))
+    show(page, write_endpoints(tmp_path))
     assert page.locator("#legend button").count() == 6
     assert page.locator(".xtitle").text_content() == "steps M"
     axes = "(p => [p.xaxis.type, p.yaxis.type])(document.querySelector('.plot')._fullLayout)"
@@ -664,7 +717,7 @@ def test_names_that_look_like_markup_stay_text(page, tmp_path):
     jobs: dict[Path, Job] = {}
     for seed, name in enumerate(EVIL):
         folder = write_run(tmp_path / "cpu" / "runs", "cdq", seed)
-        jobs[folder] = TrainJob(name, replace(read_config(folder), env=name))
+        jobs[folder] = train_job(name, replace(RunFolder(folder).read_config(), env=name))
     folder = write_study(tmp_path, "main", "cpu", jobs)
     (folder / "league.png").write_bytes(b"no picture")
     show(page, folder)

@@ -9,6 +9,7 @@ from scipy import stats as scipy_stats
 
 from bridgerl.report import stats
 from bridgerl.report.stats import Interval
+from bridgerl.runs.records import Evaluations
 from bridgerl.studies import STUDIES, paper
 from bridgerl.studies.claims import Beats, Cell, Exceeds, GainsMore, Spreads
 
@@ -102,7 +103,7 @@ def test_interval_of_a_difference_is_welchs(m, n):
 
 def test_interval_of_one_mean_is_students():
     x = RNG(0).normal(5, 2, 6)
-    verdict = judge(Exceeds("a", "t", 1.0, "a > 1"), a=x)
+    verdict = judge(Exceeds("a", "t", 1.0, says="a > 1"), a=x)
     own = scipy_stats.ttest_1samp(x, 1.0).confidence_interval()
     assert verdict.interval == pytest.approx((own.low - 1, own.high - 1))
     low, high = stats.mean_interval(x[:, None])
@@ -121,7 +122,7 @@ def test_printed_means_give_the_interval_of_the_scores_behind_them():
     ("claim", "truth"),
     [
         (Beats("a", "b", "t", factor=1.5), 10 - 1.5 * 8),
-        (GainsMore("a", "b", "c", "d", "t", ""), math.log(10 / 8) - math.log(12 / 11)),
+        (GainsMore("a", "b", "c", "d", "t", says=""), math.log(10 / 8) - math.log(12 / 11)),
     ],
     ids=["factor", "gains"],
 )
@@ -162,7 +163,7 @@ def test_a_claim_without_runs_is_not_run_and_says_which():
 
 def test_gains_of_negative_returns_are_undecided():
     verdict = judge(
-        GainsMore("a", "b", "c", "d", "t", ""), a=(1, 2), b=(-5, -4), c=(1, 2), d=(1, 2)
+        GainsMore("a", "b", "c", "d", "t", says=""), a=(1, 2), b=(-5, -4), c=(1, 2), d=(1, 2)
     )
     assert (verdict.word, verdict.value) == ("undecided", None)
 
@@ -173,10 +174,16 @@ def test_exact_scores_are_their_own_interval():
 
 
 def test_measures_of_a_run_are_best_final_and_average():
-    measured = stats.measure_run(np.array([1.0, 5.0, 3.0]))
-    assert measured == {"best": 5.0, "final": 3.0, "average": 3.0}
-    assert stats.measure_run(np.array([])) == {}
-    assert all(math.isnan(v) for v in stats.measure_run(np.array([1.0, math.nan])).values())
+    steps = np.array([10.0, 20.0, 30.0])
+    assert Evaluations(steps, np.array([1.0, 5.0, 3.0])).summary() == {
+        "best_return": 5.0,
+        "best_step": 20,
+        "final_return": 3.0,
+        "average_return": 3.0,
+    }
+    assert Evaluations().summary() == {}
+    broken = Evaluations(steps[:2], np.array([1.0, math.nan])).summary()
+    assert all(math.isnan(v) for k, v in broken.items() if k != "best_step")
 
 
 def test_a_spread_is_judged_by_the_f_distribution():

@@ -14,8 +14,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bridgerl.runs import checkpoint
-from bridgerl.runs import folder as rundir
+from bridgerl.runs.folder import RunFolder
+from bridgerl.runs.verify import compare, verify
 
 # Where a kill hurts most; each is hit at a random visit.
 AIMED = (
@@ -148,10 +148,10 @@ def _trial(
             if not _kill(broken, point, delay, out, tally):
                 break
         _finish(broken)
-        difference = rundir.compare(_folder(scratch / "unbroken"), _folder(out))
+        difference = compare(_folder(scratch / "unbroken"), _folder(out))
         if difference is not None:
             raise Failed(f"different after {tally.kills} kills: {difference}")
-        rundir.verify(_folder(out))
+        verify(_folder(out))
     return f"equal ({runs} runs)"
 
 
@@ -179,7 +179,7 @@ def _kill(command: list[str], point: str, delay: float, out: Path, tally: Tally)
         raise Failed(f"the checkpoint of step {before} is lost, {after} is the newest")
     folder = _folder(out)
     if (folder / "config.json").exists():
-        rundir.verify(folder)
+        verify(folder)
         tally.redone.append(_last_logged(folder) - after)
         if tally.redone[-1] > save_every:
             raise Failed(f"{tally.redone[-1]} steps are lost, checkpoints come every {save_every}")
@@ -192,14 +192,12 @@ def _folder(out: Path) -> Path:
 
 
 def _newest_step(out: Path) -> int:
-    return max([step for step, _ in checkpoint.checkpoints(_folder(out))], default=0)
+    return max([step for step, _ in RunFolder(_folder(out)).checkpoints()], default=0)
 
 
 def _last_logged(folder: Path) -> int:
-    from bridgerl.runs.log import read_metrics
-
-    path = folder / "metrics.jsonl"
-    records = read_metrics(path.read_bytes()) if path.exists() else []
+    run = RunFolder(folder)
+    records = run.records() if run.metrics_file.exists() else []
     return max([r["step"] for r in records], default=0)
 
 

@@ -21,8 +21,9 @@ from safetensors.torch import load, save
 
 from bridgerl.cli.main import main
 from bridgerl.errors import BridgeError
-from bridgerl.runs import checkpoint, store
-from bridgerl.runs import folder as rundir
+from bridgerl.runs import checkpoint, segments, store
+from bridgerl.runs.folder import RunFolder
+from bridgerl.runs.verify import compare, verify
 from bridgerl.training.replay import Replay
 from bridgerl.types import EnvSpec
 
@@ -42,7 +43,7 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture(autouse=True, scope="module")
 def _small_segments() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint, "SEGMENT_ROWS", SEGMENT_ROWS)
+        patch.setattr(segments, "SEGMENT_ROWS", SEGMENT_ROWS)
         yield
 
 
@@ -213,8 +214,8 @@ def test_train_falls_back_to_the_checkpoint_before_the_damaged_one(
     assert warned.startswith(f"bridgerl: warning: skipping {NEWEST}: ")
     assert warned.count("\n") == 1
     assert Path(name).name in warned
-    assert rundir.compare(run, folder(finished)) is None
-    assert NEWEST in rundir.verify(run)
+    assert compare(run, folder(finished)) is None
+    assert NEWEST in verify(run)
 
 
 def test_train_falls_back_further_when_two_checkpoints_share_the_damage(
@@ -225,7 +226,7 @@ def test_train_falls_back_further_when_two_checkpoints_share_the_damage(
     said, warned = capsys.readouterr()
     assert "resuming at step 80" in said
     assert [line.split()[3] for line in warned.splitlines()] == [f"{NEWEST}:", f"{OLDER}:"]
-    assert rundir.compare(folder(out), folder(finished)) is None
+    assert compare(folder(out), folder(finished)) is None
 
 
 @pytest.mark.parametrize("kind", ["damaged", "link", "file", "gone"])
@@ -233,7 +234,7 @@ def test_train_never_starts_from_zero_when_every_checkpoint_is_lost(
     out: Path, kind: str, capsys: Capture
 ) -> None:
     run = folder(out)
-    for _, path in checkpoint.checkpoints(run):
+    for _, path in RunFolder(run).checkpoints():
         if kind == "damaged":
             flip(path / "manifest.json")
             continue
@@ -289,7 +290,7 @@ def test_damaged_log_costs_only_the_checkpoints_that_had_seen_the_damaged_part(
     said, warned = capsys.readouterr()
     assert f" at step {step}\n" in said
     assert warned.count("metrics.jsonl is damaged") == (160 - step) // 40
-    assert rundir.compare(folder(out), folder(finished)) is None
+    assert compare(folder(out), folder(finished)) is None
 
 
 @pytest.mark.parametrize("name", ["DONE", "timing.jsonl", "evaluations.npz", "run.lock"])
@@ -300,7 +301,7 @@ def test_files_that_nothing_rests_on_may_be_lost(
     damage(folder(out) / name)
     assert main([*COMMAND, str(out)]) == 0
     assert main(["verify", str(folder(out))]) == 0
-    assert rundir.compare(folder(out), folder(finished)) is None
+    assert compare(folder(out), folder(finished)) is None
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "timing.jsonl", "run.lock"])
@@ -329,7 +330,7 @@ def test_flipped_bits_all_over_a_sealed_file_are_found(run: Path, name: str) -> 
 
     def read() -> None:
         if name == "config.json":
-            rundir.read_config(run)
+            RunFolder(run).read_config()
         else:
             store.read_manifest((run / name).parent)
 
@@ -427,9 +428,9 @@ def assert_refused(run: Path, name: str, capsys: Capture, code: int = 5) -> None
     replay = Replay(64, EnvSpec("toy", 3, 2))
     if code == 2:
         with pytest.raises(BridgeError):
-            checkpoint.newest(run, replay, warnings.append)
+            checkpoint.newest(RunFolder(run), replay, warnings.append)
         return
-    found = checkpoint.newest(run, replay, warnings.append)
+    found = checkpoint.newest(RunFolder(run), replay, warnings.append)
     assert found is not None
     assert found[0].step == 120
     assert replay.count == 120
@@ -621,7 +622,7 @@ def test_tensors_of_the_wrong_shape_name_or_type_are_refused(
     forge(run, name, changed_tensors(run, name, **changes))
     warnings: list[str] = []
     replay = Replay(64, EnvSpec("toy", 3, 2))
-    found = checkpoint.newest(run, replay, warnings.append)
+    found = checkpoint.newest(RunFolder(run), replay, warnings.append)
     assert found is not None
     assert found[0].step == 120
     assert len(warnings) == 1
@@ -631,7 +632,7 @@ def test_tensors_of_the_wrong_shape_name_or_type_are_refused(
 def test_replay_rows_of_another_width_are_refused(run: Path) -> None:
     forge(run, NEWEST_SEGMENT, save({"rows": torch.zeros(16, 11)}))
     warnings: list[str] = []
-    checkpoint.newest(run, Replay(64, EnvSpec("toy", 3, 2)), warnings.append)
+    checkpoint.newest(RunFolder(run), Replay(64, EnvSpec("toy", 3, 2)), warnings.append)
     assert "replay rows of 11 numbers, not 10" in warnings[0]
 
 

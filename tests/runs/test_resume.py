@@ -21,10 +21,11 @@ from torch import Tensor
 
 from bridgerl.actors import ACTORS
 from bridgerl.critics import CRITICS
-from bridgerl.runs import checkpoint, store
-from bridgerl.runs import folder as rundir
+from bridgerl.runs import checkpoint, segments, store
 from bridgerl.runs.checkpoint import Snapshot
+from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.tensors import pack
+from bridgerl.runs.verify import compare, verify
 from bridgerl.training.replay import Replay
 from bridgerl.types import EnvSpec
 from conftest import TINY, Run
@@ -74,7 +75,7 @@ class Runs:
         ended = self.train(f"{failpoint}:kill", **changed)
         assert ended.code == -signal.SIGKILL, f"{failpoint} was never reached: {ended}"
         if (self.folder / "config.json").exists():
-            rundir.verify(self.folder)
+            verify(self.folder)
 
     @property
     def folder(self) -> Path:
@@ -84,7 +85,7 @@ class Runs:
 
 @pytest.fixture(autouse=True)
 def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "SEGMENT_ROWS", SEGMENT_ROWS)
+    monkeypatch.setattr(segments, "SEGMENT_ROWS", SEGMENT_ROWS)
 
 
 @pytest.fixture(scope="module")
@@ -112,9 +113,9 @@ def runs(warm: WarmProcess, tmp_path: Path) -> Runs:
 
 def assert_same(run: Path, reference: Path) -> None:
     """Byte-equal to the reference, intact, and without leftovers."""
-    assert rundir.compare(run, reference) is None
-    checked = rundir.verify(run)
-    assert checkpoint.folder_name("step", int(FLAGS["--steps"])) in checked
+    assert compare(run, reference) is None
+    checked = verify(run)
+    assert RunFolder(run).checkpoint("step", int(FLAGS["--steps"])).name in checked
     assert not [p for p in run.rglob("*") if p.name.startswith((".tmp-", ".trash-"))]
     same = [(r / "evaluations.npz").read_bytes() for r in (run, reference)]
     assert same[0] == same[1]
@@ -122,10 +123,14 @@ def assert_same(run: Path, reference: Path) -> None:
 
 def training_state(run: Path) -> dict[str, Tensor]:
     """Weights, moments, generators and replay at the end; not the figures of the last log line."""
-    path = rundir.last_weights(run)
-    state = {k: v for k, v in checkpoint.load(run, path)[0].tensors.items() if k[:6] != "metric"}
+    path = RunFolder(run).last_weights()
+    state = {
+        k: v
+        for k, v in checkpoint.load(RunFolder(run), path)[0].tensors.items()
+        if k[:6] != "metric"
+    }
     capacity = int(FLAGS["--train.buffer-size"])
-    rows = checkpoint.replay_rows(run, path, capacity)
+    rows = checkpoint.replay_rows(RunFolder(run), path, capacity)
     return {**state, "replay": torch.cat([r for _, r in rows])}
 
 
@@ -265,8 +270,8 @@ def test_signal_ends_the_run_with_a_checkpoint_at_that_step(
     assert (
         ended.err == "bridgerl: stopped at step 103 after a checkpoint; the same command resumes\n"
     )
-    assert rundir.last_weights(runs.folder).name == "step-000000000103"
-    rundir.verify(runs.folder)
+    assert RunFolder(runs.folder).last_weights().name == "step-000000000103"
+    verify(runs.folder)
     assert runs.train().code == 0
     assert_same(runs.folder, references["sac"])
 
@@ -283,13 +288,13 @@ def test_signals_at_random_moments_never_change_the_result(
         time.sleep(draws.uniform(0.0, 0.1))
         process.send(number)
         ended = process.wait()
-        rundir.verify(runs.folder)
+        verify(runs.folder)
         if ended.code == 0:
             break
         stopped += 1
         assert ended.code == 128 + number, ended
         step = int(ended.err.split("step ")[1].split()[0])
-        assert rundir.last_weights(runs.folder).name == checkpoint.folder_name("step", step)
+        assert RunFolder(runs.folder).last_weights().name == f"step-{step:012d}"
     assert stopped > 0
     assert runs.train().code == 0
     assert_same(runs.folder, references["sac"])
@@ -301,7 +306,7 @@ def test_second_signal_ends_at_once_and_leaves_a_valid_state(
 ) -> None:
     ended = runs.train(f"train.step:103:term,{place}:term")
     assert ended.code == -signal.SIGTERM
-    rundir.verify(runs.folder)
+    verify(runs.folder)
     assert runs.train().code == 0
     assert_same(runs.folder, references["sac"])
 
@@ -332,7 +337,7 @@ def test_same_seed_gives_the_same_run_and_another_seed_another(
     assert_same(runs.folder, references["sac"])
     other = Runs(runs.warm, tmp_path / "other")
     assert other.train(seed="1").code == 0
-    assert rundir.compare(other.folder, references["sac"]) == "config seed: 1 against 0"
+    assert compare(other.folder, references["sac"]) == "config seed: 1 against 0"
     state = training_state(other.folder)
     same = training_state(references["sac"])
     assert not any(torch.equal(state[k], same[k]) for k in state if k.endswith("actor.mean"))
@@ -346,7 +351,7 @@ def test_compare_names_the_first_difference(
     copy = tmp_path / "copy"
 
     def difference() -> str | None:
-        return rundir.compare(copy, reference)
+        return compare(copy, reference)
 
     shutil.copytree(reference, copy)
     assert difference() is None
@@ -357,7 +362,7 @@ def test_compare_names_the_first_difference(
     log.write_bytes(b"".join(lines[:-1]))
     assert difference() == f"metrics.jsonl: {len(lines) - 1} lines against {len(lines)}"
     log.write_bytes(b"".join(lines))
-    newest = rundir.last_weights(copy)
+    newest = RunFolder(copy).last_weights()
     for file, told in (
         ("state.json", f"episode in state.json of {newest.name}"),
         ("tensors.safetensors", f" in {newest.name}"),
@@ -365,7 +370,7 @@ def test_compare_names_the_first_difference(
         _rewrite(newest, file)
         assert told in str(difference())
         shutil.rmtree(newest)
-        shutil.copytree(rundir.last_weights(reference), newest)
+        shutil.copytree(RunFolder(reference).last_weights(), newest)
     shutil.rmtree(newest)
     assert difference() == "last checkpoint: step-000000000120 against step-000000000160"
 
@@ -430,7 +435,7 @@ def test_another_config_is_refused_by_field(
 
 
 def _pretend_other_torch(run: Path) -> None:
-    for _, path in checkpoint.checkpoints(run):
+    for _, path in RunFolder(run).checkpoints():
         manifest = store.read_manifest(path)
         manifest["fingerprint"]["torch"] = "0.1"
         (path / "manifest.json").write_bytes(store.to_sealed_json(manifest))
@@ -467,21 +472,21 @@ def test_second_writer_is_refused_naming_the_first_and_readers_are_welcome(
 ) -> None:
     first = runs.warm.start(*runs.command(steps="100000"), segment_rows=SEGMENT_ROWS)
     try:
-        while not checkpoint.checkpoints(runs.folder):
+        while not RunFolder(runs.folder).checkpoints():
             time.sleep(0.01)
         second = runs.train(steps="100000")
         assert second.code == 2
         assert f"written by process {first.pid};" in second.err
         # Readers race with the writer that publishes and prunes dozens of checkpoints meanwhile.
         for _ in range(20):
-            assert rundir.verify(runs.folder)
-            assert rundir.compare(runs.folder, references["sac"]) is not None
+            assert verify(runs.folder)
+            assert compare(runs.folder, references["sac"]) is not None
         played = runs.warm.run("evaluate", str(runs.folder), "--episodes", "1")
         assert played.code == 0, played
     finally:
         first.send(signal.SIGKILL)
     assert first.wait().code == -signal.SIGKILL
-    reached, _ = checkpoint.checkpoints(runs.folder)[-1]
+    reached, _ = RunFolder(runs.folder).checkpoints()[-1]
     steps = str(max(reached + 10, 200))  # A slow machine may not have got beyond warm-up.
     assert f"resuming at step {reached:,}" in runs.train(steps=steps).out
 
@@ -531,8 +536,8 @@ def test_full_disk_three_times_in_a_row_ends_the_run_with_the_last_good_checkpoi
     lines = ended.err.splitlines()
     assert [line.split(":")[1] for line in lines] == [" warning", " warning", " error"]
     assert "step 70 not written" in lines[2]
-    rundir.verify(runs.folder)
-    assert rundir.last_weights(runs.folder).name == "step-000000000040"
+    verify(runs.folder)
+    assert RunFolder(runs.folder).last_weights().name == "step-000000000040"
     assert not list((runs.folder / "ckpt").glob(".tmp-*"))
     assert runs.train().code == 0
     assert_same(runs.folder, references["sac"])
@@ -555,7 +560,7 @@ def test_log_that_cannot_be_written_fails_the_checkpoint_not_the_training(
     ended = runs.train("metrics.mid_line:9+:enospc")
     assert ended.code == 5
     assert "metrics.jsonl cannot be written" in ended.err
-    rundir.verify(runs.folder)
+    verify(runs.folder)
     assert runs.train().code == 0
     assert_same(runs.folder, references["sac"])
 
@@ -585,13 +590,13 @@ def test_checkpoint_written_after_falling_back_is_never_pruned_for_a_damaged_new
     runs: Runs, references: dict[str, Path], keep: str
 ) -> None:
     runs.kill("train.step:139")
-    newest = rundir.last_weights(runs.folder)
+    newest = RunFolder(runs.folder).last_weights()
     (newest / "state.json").write_bytes(b"")
     ended = runs.train("train.step:3:term", save__keep=keep)
     assert ended.code == 143
     assert f"skipping {newest.name}" in ended.err
-    rundir.verify(runs.folder)
-    assert rundir.last_weights(runs.folder).name == "step-000000000083"
+    verify(runs.folder)
+    assert RunFolder(runs.folder).last_weights().name == "step-000000000083"
     resumed = runs.train()
     assert "resuming at step 83" in resumed.out
     assert_same(runs.folder, references["sac"])
@@ -620,9 +625,9 @@ def test_replay_log_holds_the_same_rows_as_a_plain_list(
     (run / "replay").mkdir()
     (run / "metrics.jsonl").touch()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint, "SEGMENT_ROWS", segment_rows)
+        patch.setattr(segments, "SEGMENT_ROWS", segment_rows)
         patch.setattr(os, "fsync", lambda _: None)
-        replay, segments, plain = Replay(capacity, SPEC), {}, []
+        replay, sealed, plain = Replay(capacity, SPEC), {}, []
         lengths: dict[int, int] = {}
         for step, (count, reload) in enumerate(adds, 1):
             for _ in range(count):
@@ -630,18 +635,18 @@ def test_replay_log_holds_the_same_rows_as_a_plain_list(
                 obs, action, next_obs = (np.array([row[i]], np.float32) for i in (0, 1, 4))
                 replay.add(obs, action, row[2], row[3], next_obs)
                 plain.append(row)
-            checkpoint.save(run, _snapshot(step), replay, segments, keep)
+            checkpoint.save(RunFolder(run), _snapshot(step), replay, sealed, keep)
             lengths[step] = len(plain)
             if reload:
                 replay = Replay(capacity, SPEC)
-                found = checkpoint.newest(run, replay, pytest.fail)
+                found = checkpoint.newest(RunFolder(run), replay, pytest.fail)
                 assert found is not None
-                segments = found[1]
-        kept = checkpoint.checkpoints(run)
+                sealed = found[1]
+        kept = RunFolder(run).checkpoints()
         assert [s for s, _ in kept] == list(lengths)[-keep:]
         for step, path in kept:
             fresh = Replay(capacity, SPEC)
-            checkpoint.refill(run, path, fresh)
+            checkpoint.refill(RunFolder(run), path, fresh)
             expected = torch.tensor(plain[: lengths[step]])[-capacity:]
             assert fresh.count == lengths[step]
             assert torch.equal(fresh.read(fresh.live_rows()), expected)

@@ -19,8 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridgerl.errors import NumericFault, StorageFault, UserError
-from bridgerl.runs import checkpoint, failpoint, store
-from bridgerl.runs.log import RunLog, read_metrics
+from bridgerl.runs import checkpoint, failpoint, segments, store
+from bridgerl.runs.folder import RunFolder
+from bridgerl.runs.log import RunLog
+from bridgerl.runs.records import read_metrics
 from bridgerl.runs.tensors import pack, unpack
 from bridgerl.training.replay import Replay
 from bridgerl.types import EnvSpec
@@ -90,7 +92,7 @@ def test_folder_is_synced_files_first_then_manifest_then_itself_then_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = Trace(monkeypatch)
-    store.publish_folder(tmp_path, "step-1", FILES, {"step": 1})
+    store.publish_folder(tmp_path / "step-1", FILES, {"step": 1})
     assert trace.calls == [
         ("sync", "tmp/a.safetensors"),
         ("sync", "tmp/b.json"),
@@ -105,15 +107,15 @@ def test_folder_is_synced_files_first_then_manifest_then_itself_then_its_name(
 def test_checkpoint_seals_segments_first_and_prunes_them_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "SEGMENT_ROWS", 4)
-    run, replay, segments = tmp_path, Replay(4, EnvSpec("toy", 1, 1)), {}
+    monkeypatch.setattr(segments, "SEGMENT_ROWS", 4)
+    run, replay, sealed = tmp_path, Replay(4, EnvSpec("toy", 1, 1)), {}
     store.make_folder(run / "ckpt")
     store.make_folder(run / "replay")
     for step in (4, 8):
         for _ in range(4):
             replay.add(np.ones(1), np.ones(1), 1.0, 1.0, np.ones(1))
         trace = Trace(monkeypatch)
-        checkpoint.save(run, snapshot(step), replay, segments, keep=1)
+        checkpoint.save(RunFolder(run), snapshot(step), replay, sealed, keep=1)
     names = [call for call in trace.calls if "json" not in call[1] and "tmp/" not in call[1]]
     assert names[:-1] == [
         ("sync", ".tmp-seg-000001.safetensors"),
@@ -166,7 +168,7 @@ def test_log_is_synced_at_every_mark_and_its_name_from_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = Trace(monkeypatch)
-    log = RunLog(tmp_path, tensorboard=False)
+    log = RunLog(RunFolder(tmp_path), tensorboard=False)
     assert trace.calls == [("sync", tmp_path.name)]
     log.record("train", 1, {"x": 1.0})
     log.mark()
@@ -182,9 +184,9 @@ def test_failed_folder_leaves_nothing_behind(
 ) -> None:
     armed(f"{place}:1:enospc")
     with pytest.raises(OSError, match="No space left"):
-        store.publish_folder(tmp_path, "step-1", FILES, {})
+        store.publish_folder(tmp_path / "step-1", FILES, {})
     assert list(tmp_path.iterdir()) == []
-    store.publish_folder(tmp_path, "step-1", FILES, {})
+    store.publish_folder(tmp_path / "step-1", FILES, {})
     assert store.read_folder(tmp_path / "step-1", set(FILES))[1] == FILES
 
 
@@ -208,7 +210,7 @@ def test_folder_takes_the_place_of_whatever_bears_its_name(tmp_path: Path, old: 
         place.touch()
     else:
         place.symlink_to(elsewhere if old == "link" else tmp_path / "nowhere")
-    store.publish_folder(place.parent, "step-1", FILES, {})
+    store.publish_folder(place.parent / "step-1", FILES, {})
     assert sorted(p.name for p in place.iterdir()) == ["a.safetensors", "b.json", "manifest.json"]
     assert list(place.parent.iterdir()) == [place]
     assert (elsewhere / "precious").exists()
@@ -229,29 +231,29 @@ def test_sweep_takes_only_leftovers(tmp_path: Path) -> None:
 def test_pruning_keeps_every_segment_while_a_kept_manifest_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "SEGMENT_ROWS", 2)
+    monkeypatch.setattr(segments, "SEGMENT_ROWS", 2)
     (tmp_path / "ckpt").mkdir()
     (tmp_path / "replay").mkdir()
-    replay, segments = Replay(2, EnvSpec("toy", 1, 1)), {}
+    run, replay, sealed = RunFolder(tmp_path), Replay(2, EnvSpec("toy", 1, 1)), {}
     for step, format in ((1, 1), (2, 1), (3, 99)):
         for _ in range(2):
             replay.add(np.ones(1), np.ones(1), 1.0, 1.0, np.ones(1))
-        checkpoint.save(tmp_path, snapshot(step), replay, segments, keep=3)
-        path = tmp_path / "ckpt" / checkpoint.folder_name("step", step) / "manifest.json"
+        checkpoint.save(run, snapshot(step), replay, sealed, keep=3)
+        path = run.checkpoint("step", step) / "manifest.json"
         path.write_bytes(path.read_bytes().replace(b'"format": 1', f'"format": {format}'.encode()))
-    checkpoint.prune(tmp_path, 2, 3)
+    checkpoint.prune(run, 2, 3)
     assert len(list((tmp_path / "replay").iterdir())) == 3
-    assert [s for s, _ in checkpoint.checkpoints(tmp_path)] == [2, 3]
+    assert [s for s, _ in run.checkpoints()] == [2, 3]
 
 
 def test_weights_that_are_not_finite_never_reach_the_disk(tmp_path: Path) -> None:
     (tmp_path / "ckpt").mkdir()
     bad = {"agent.w": torch.tensor([1.0, math.nan])}
     with pytest.raises(NumericFault, match=r"agent\.w is not finite at step 7"):
-        checkpoint.save_weights(tmp_path, 7, bad)
+        checkpoint.save_weights(RunFolder(tmp_path), 7, bad)
     replay = Replay(1, EnvSpec("toy", 1, 1))
     with pytest.raises(NumericFault):
-        checkpoint.save(tmp_path, snapshot(7, **bad), replay, {}, 1)
+        checkpoint.save(RunFolder(tmp_path), snapshot(7, **bad), replay, {}, 1)
     assert list((tmp_path / "ckpt").iterdir()) == []
 
 
@@ -261,8 +263,8 @@ def test_weights_that_are_not_finite_never_reach_the_disk(tmp_path: Path) -> Non
 HOLDER = """
 import sys, time
 from pathlib import Path
-from bridgerl.runs.store import RunLock
-lock = RunLock(Path(sys.argv[1]))
+from bridgerl.runs.folder import RunFolder
+lock = RunFolder(Path(sys.argv[1])).lock()
 print("locked", flush=True)
 time.sleep(600)
 """
@@ -276,25 +278,25 @@ def test_lock_names_its_holder_and_is_released_by_kill(tmp_path: Path) -> None:
     try:
         assert holder.stdout.readline() == "locked\n"
         with pytest.raises(UserError, match=f"written by process {holder.pid};"):
-            store.RunLock(tmp_path)
+            RunFolder(tmp_path).lock()
     finally:
         holder.send_signal(signal.SIGKILL)
         holder.wait()
         holder.stdout.close()
-    lock = store.RunLock(tmp_path)
+    lock = RunFolder(tmp_path).lock()
     assert (tmp_path / "run.lock").read_text() == str(os.getpid())
     with pytest.raises(UserError, match=f"process {os.getpid()};"):
-        store.RunLock(tmp_path)
+        RunFolder(tmp_path).lock()
     lock.release()
-    store.RunLock(tmp_path).release()
+    RunFolder(tmp_path).lock().release()
 
 
 def test_lock_file_of_rubbish_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / "run.lock").write_bytes(b"\xff" * 100)
-    lock = store.RunLock(tmp_path)
+    lock = RunFolder(tmp_path).lock()
     (tmp_path / "run.lock").write_bytes(b"\xff" * 100)
     with pytest.raises(UserError, match="being written by process"):
-        store.RunLock(tmp_path)
+        RunFolder(tmp_path).lock()
     lock.release()
 
 
@@ -438,28 +440,28 @@ def test_any_bytes_are_tensors_or_damage(data: bytes) -> None:
 
 
 def test_log_is_cut_back_to_the_mark_and_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
-    log = RunLog(tmp_path, tensorboard=False)
+    log = RunLog(RunFolder(tmp_path), tensorboard=False)
     log.record("train", 1, {"x": 1.5})
     mark = log.mark()
     log.record("train", 2, {"x": math.nan})
     whole = (tmp_path / "metrics.jsonl").read_bytes()
     log.close()
     (tmp_path / "metrics.jsonl").write_bytes(whole + b'{"kind": "tor')
-    assert [r["step"] for r in read_metrics(whole + b'{"kind": "tor')] == [1, 2]
-    log = RunLog(tmp_path, tensorboard=False)
+    assert [r["step"] for r in read_metrics(whole + b'{"kind": "tor', "log")] == [1, 2]
+    log = RunLog(RunFolder(tmp_path), tensorboard=False)
     log.resume(mark, 1)
     assert log.mark() == mark
     log.record("train", 2, {"x": math.nan})
     log.close()
     assert (tmp_path / "metrics.jsonl").read_bytes() == whole
-    assert read_metrics(whole)[1] == {"kind": "train", "step": 2, "x": None}
+    assert read_metrics(whole, "log")[1] == {"kind": "train", "step": 2, "x": None}
 
 
 def test_curves_drawn_after_the_checkpoint_are_purged_and_those_before_survive_a_kill(
     tmp_path: Path,
 ) -> None:
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    killed = RunLog(tmp_path, tensorboard=True)
+    killed = RunLog(RunFolder(tmp_path), tensorboard=True)
     killed.resume({"bytes": 0}, 0)
     for step in (10, 20):
         killed.record("train", step, {"actor/loss": float(step)})
@@ -477,7 +479,7 @@ def test_curves_drawn_after_the_checkpoint_are_purged_and_those_before_survive_a
         return [(e.step, e.value) for e in reader.Scalars("train/actor_loss")]
 
     assert curve() == [(10, 10.0), (20, 20.0), (30, 999.0)]
-    resumed = RunLog(tmp_path, tensorboard=True)
+    resumed = RunLog(RunFolder(tmp_path), tensorboard=True)
     resumed.resume(mark, 20)
     resumed.record("train", 30, {"actor/loss": 30.0})
     resumed.close()
@@ -489,14 +491,14 @@ def test_tensorboard_on_a_broken_disk_is_given_up_with_one_warning(
 ) -> None:
     pytest.importorskip("tensorboard")
     (tmp_path / "tb").write_text("a file where a folder is needed")
-    log = RunLog(tmp_path, tensorboard=True)
+    log = RunLog(RunFolder(tmp_path), tensorboard=True)
     log.resume({"bytes": 0}, 0)
     log.record("train", 1, {"x": 1.0})
     log.record("train", 2, {"x": 1.0})
     log.mark()
     log.close()
     assert capsys.readouterr().err.count("no more TensorBoard events") == 1
-    assert len(read_metrics((tmp_path / "metrics.jsonl").read_bytes())) == 2
+    assert len(RunFolder(tmp_path).records()) == 2
 
 
 def test_failpoints_act_on_their_visit_or_from_it_on(armed: Callable[[str], None]) -> None:

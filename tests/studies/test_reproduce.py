@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from bridgerl.cli.main import main
-from bridgerl.runs.folder import compare
+from bridgerl.runs.verify import compare
 from bridgerl.studies import STUDIES
 from bridgerl.studies.jobs import Job, TrainJob
 from bridgerl.studies.run.cost import StepCost, makespan

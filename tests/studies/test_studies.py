@@ -14,7 +14,7 @@ from bridgerl.config import RunConfig
 from bridgerl.errors import Busy
 from bridgerl.truth.endpoint import PAPER_STEPS
 from bridgerl.presets import resolve
-from bridgerl.runs.folder import record_config
+from bridgerl.runs.folder import RunFolder
 from bridgerl.studies import SCALES, STUDIES, paper
 from bridgerl.studies.base import Setting, TrainingStudy
 from bridgerl.studies.jobs import (
@@ -163,7 +163,7 @@ def test_a_finished_run_of_another_config_is_not_this_studys(tmp_path: Path) -> 
     job = STUDIES["main"].jobs("smoke", tmp_path, (0,))[-1]
     assert isinstance(job, TrainJob)
     job.folder.mkdir(parents=True)
-    record_config(job.config, EnvSpec("Hopper-v5", 11, 3))
+    RunFolder(job.config.folder).write_config(job.config, EnvSpec("Hopper-v5", 11, 3))
     (job.folder / "DONE").write_text('{"step": 400}')
     assert job.done()
     other = replace(job, config=replace(job.config, critic=replace(job.config.critic, lr=1e-5)))

@@ -9,8 +9,7 @@ import pytest
 
 from bridgerl.cli.main import main
 from bridgerl.errors import EnvFault
-from bridgerl.training.envs import Task, check_spaces, make
-from bridgerl.training.play import check_env
+from bridgerl.training.envs import Task, check_env, check_spaces, make
 from conftest import Run
 
 MIDDLE = np.zeros(2, np.float32)

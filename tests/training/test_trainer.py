@@ -20,8 +20,7 @@ from bridgerl.agent import Agent
 from bridgerl.config import RunConfig
 from bridgerl.errors import NumericFault, UserError
 from bridgerl.runs import checkpoint
-from bridgerl.runs.folder import last_weights, read_config
-from bridgerl.runs.log import read_metrics
+from bridgerl.runs.folder import RunFolder
 from bridgerl.streams import Streams
 from bridgerl.training import loop as trainer
 from bridgerl.training.envs import Task
@@ -48,13 +47,12 @@ def _config(out: Path, env: str = "toy_envs:Point-v0", **train_values: Any) -> R
 
 
 def _rows(run: Path) -> np.ndarray:
-    stretches = checkpoint.replay_rows(run, last_weights(run), 10**9)
+    stretches = checkpoint.replay_rows(RunFolder(run), RunFolder(run).last_weights(), 10**9)
     return torch.cat([rows for _, rows in stretches]).numpy()
 
 
 def _records(run: Path, kind: str) -> list[dict[str, Any]]:
-    records = read_metrics((run / "metrics.jsonl").read_bytes())
-    return [r for r in records if r["kind"] == kind]
+    return [r for r in RunFolder(run).records() if r["kind"] == kind]
 
 
 def test_truncation_bootstraps_and_termination_does_not(tmp_path: Path) -> None:
@@ -77,7 +75,7 @@ def test_truncation_bootstraps_and_termination_does_not(tmp_path: Path) -> None:
 
 def test_learning_starts_after_warmup_with_one_update_per_step(tmp_path: Path) -> None:
     run = train(_config(tmp_path), quiet=True)
-    tensors = checkpoint.load_weights(last_weights(run))
+    tensors = checkpoint.load_weights(RunFolder(run).last_weights())
     assert int(tensors["agent._extra_state"]) == 400 - 100
     first, *rest = _records(run, "train")
     assert "critic/loss" not in first
@@ -195,7 +193,7 @@ def test_training_stops_once_the_wanted_return_is_reached(tmp_path: Path) -> Non
     config = dataclasses.replace(config, eval=dataclasses.replace(config.eval, stop_at=-1e6))
     run = train(config, quiet=True)
     assert json.loads((run / "DONE").read_text())["step"] == 200
-    assert last_weights(run).name.endswith("000200")
+    assert RunFolder(run).last_weights().name.endswith("000200")
     log = (run / "metrics.jsonl").read_bytes()
     train(config, quiet=True)  # Started again, it stays where it is.
     assert (run / "metrics.jsonl").read_bytes() == log
@@ -366,7 +364,7 @@ def test_zero_threads_are_probed_once_and_then_kept(
     monkeypatch.setattr("bridgerl.training.threads.probe_threads", lambda *_: answers.pop())
     config = _config(tmp_path, threads=0)
     run = train(config, quiet=True)
-    assert read_config(run).train.threads == 2
+    assert RunFolder(run).read_config().train.threads == 2
     train(dataclasses.replace(config, steps=config.steps + 10), quiet=True)  # Not probed again.
     assert torch.get_num_threads() == before
 

@@ -94,14 +94,14 @@ def test_figures_of_a_small_case_by_hand() -> None:
         "steps": 4,
         "q_mean": 3.0,
         "return_mean": 2.0,
-        "bias": 1.0,
-        "relative_bias": 0.5,
+        "q_bias": 1.0,
+        "relative_q_bias": 0.5,
         "rmse": pytest.approx(math.sqrt(18 / 4)),
         "correlation": pytest.approx(4 / math.sqrt(14 * 8)),
         "coverage": 0.5,  # Bounds belong to the interval.
     }
     assert describe(figures) == (
-        "values: Q 3.0 against Monte-Carlo 2.0, bias +1.0 (50.0 %), correlation 0.38, "
+        "values: Q 3.0 against Monte-Carlo 2.0, value bias +1.0 (50.0 %), correlation 0.38, "
         "80 % interval covers 50 % (4 steps)"
     )
 
@@ -111,15 +111,15 @@ def test_a_calibrated_law_covers_four_fifths() -> None:
     bound = 2.0 * 1.2815515655  # The normal quantile at 0.9.
     figures = compare(np.full(g.shape, 5.0), g, 5.0 - bound + 0 * g, 5.0 + bound + 0 * g)
     assert figures["coverage"] == pytest.approx(0.8, abs=0.01)
-    assert figures["bias"] == pytest.approx(0.0, abs=0.05)
+    assert figures["q_bias"] == pytest.approx(0.0, abs=0.05)
     assert figures["rmse"] == pytest.approx(2.0, abs=0.05)
 
 
 def test_figures_without_a_meaning_are_left_out() -> None:
     q, zero = np.full(3, 0.1), np.zeros(3)
     figures = compare(q, zero, q, q)
-    assert [figures[k] for k in ("relative_bias", "correlation", "coverage")] == [None] * 3
-    assert describe(figures) == "values: Q 0.1 against Monte-Carlo 0.0, bias +0.1 (3 steps)"
+    assert [figures[k] for k in ("relative_q_bias", "correlation", "coverage")] == [None] * 3
+    assert describe(figures) == "values: Q 0.1 against Monte-Carlo 0.0, value bias +0.1 (3 steps)"
 
 
 def test_a_law_whose_quantiles_cross_covers_nothing_rather_than_being_no_law() -> None:
@@ -179,14 +179,14 @@ def figures_of(agent: Priced, task: Corridor, discount: float) -> dict[str, Any]
 def test_a_critic_that_knows_the_soft_value_has_no_bias(cost: float) -> None:
     figures = figures_of(Priced(0.9, cost), Corridor(terminated=True), 0.9)
     assert (figures["episodes"], figures["steps"]) == (2, 20)
-    assert figures["bias"] == pytest.approx(0.0, abs=1e-5)
+    assert figures["q_bias"] == pytest.approx(0.0, abs=1e-5)
     assert figures["correlation"] == pytest.approx(1.0)
     assert figures["coverage"] == 1.0
 
 
 def test_a_critic_that_promises_too_much_is_found_out() -> None:
     figures = figures_of(Priced(0.9, 0.3, too_high=5.0), Corridor(terminated=True), 0.9)
-    assert figures["bias"] == pytest.approx(5.0, abs=1e-5)
+    assert figures["q_bias"] == pytest.approx(5.0, abs=1e-5)
     assert figures["rmse"] == pytest.approx(5.0, abs=1e-5)
     assert figures["coverage"] == 0.0
 
@@ -218,7 +218,7 @@ def test_evaluate_says_in_words_how_honest_the_values_are(run: Path, capsys: Cap
     assert line.startswith("values: Q ")
     assert "80 % interval covers" in line
     left = json.loads((run / "values.json").read_text())
-    assert f"bias {left['bias']:+.1f}" in line
+    assert f"value bias {left['q_bias']:+.1f}" in line
     assert left["weights"] == "best"
 
 

@@ -18,7 +18,7 @@ from bridgerl.bench.clock import PARTS, Setting
 from bridgerl.bench.ours import FILL, isolated, measure
 from bridgerl.cli.entrants import Pair
 from bridgerl.errors import UserError
-from bridgerl.training.envs import versions
+from bridgerl.runs.folder import versions
 
 PEERS = {
     ("sac", "cdq"): (("stable-baselines3", "SAC"), ("sbx", "SAC")),

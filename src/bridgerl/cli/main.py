@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -16,20 +15,19 @@ from bridgerl import __version__
 from bridgerl.actors import ACTORS
 from bridgerl.cli.bench import Bench
 from bridgerl.cli.flags import HELP, PROGRAM, flags_of, parse, refuse_odd_words
+from bridgerl.cli.report import Report
 from bridgerl.cli.studies import Plan, Reproduce
 from bridgerl.cli.truth import BridgeBias, League, Toy
 from bridgerl.critics import CRITICS
 from bridgerl.errors import BridgeError, UserError, choose, require
 from bridgerl.presets import PRESETS, environments, resolve
-from bridgerl.report.build import Report
-from bridgerl.runs import store
-from bridgerl.runs.folder import compare, read_config, verify
+from bridgerl.runs.verify import compare, verify
 from bridgerl.studies import SCALES, STUDIES
 from bridgerl.training.display import silence_stdout
+from bridgerl.training.envs import check_env
 from bridgerl.training.loop import Stopped, train
-from bridgerl.training.play import check_env, play
-from bridgerl.truth.calibration import FILE as VALUES
-from bridgerl.truth.calibration import describe
+from bridgerl.training.play import play
+from bridgerl.truth.calibration import calibrate, describe
 
 RunFolder = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
 
@@ -62,9 +60,8 @@ class Evaluate:
         """Load, play, print."""
         require(self.episodes >= 1, "episodes", self.episodes, "must be at least 1")
         require(0 <= self.seed < 2**32, "seed", self.seed, "must be from 0 to 2**32 - 1")
-        result = play(self.run, self.weights, self.episodes, self.seed, values=self.values)
-        if self.values:
-            self._record(result)
+        how = (self.run, self.weights, self.episodes, self.seed)
+        result = play(*how) | ({"values": calibrate(*how)} if self.values else {})
         if self.json:
             print(json.dumps(result))
         else:
@@ -75,12 +72,6 @@ class Evaluate:
             if self.values:
                 print(describe(result["values"]))
         return 0
-
-    def _record(self, result: dict[str, Any]) -> None:
-        """Leave the figures for reports; a run that cannot be written to is judged all the same."""
-        figures = {"weights": self.weights, "step": result["step"], "seed": self.seed}
-        with suppress(OSError):
-            store.publish_file(self.run / VALUES, store.to_json(figures | result["values"]))
 
 
 @dataclass(frozen=True)
@@ -118,8 +109,6 @@ class Compare:
 
     def __call__(self) -> int:
         """Exit 0 when equal, 1 when not."""
-        for run in (self.run_a, self.run_b):
-            read_config(run)
         difference = compare(self.run_a, self.run_b)
         if self.json:
             print(json.dumps({"equal": difference is None, "difference": difference}))

@@ -16,8 +16,9 @@ from rich.table import Table
 
 from bridgerl.cli.flags import PROGRAM
 from bridgerl.cli.output import make_folder, progress, require_some
+from bridgerl.cli.report import outline
 from bridgerl.errors import UserError, choose, require
-from bridgerl.report.build import build_report, check_extras, outline
+from bridgerl.report.build import build_report, check_extras
 from bridgerl.studies import SCALES, STUDIES, Study
 from bridgerl.studies.jobs import Job, TrainJob
 from bridgerl.studies.manifest import Manifest, write_manifest

@@ -1,15 +1,11 @@
-"""The verb `report`: tables, curves and verdicts of the runs in a folder."""
+"""A report of the runs in a folder: one page with tables, curves and verdicts, and tables."""
 
 import importlib.util
 import os
 import shlex
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import tyro
-
-from bridgerl.cli.flags import PROGRAM
 from bridgerl.errors import UserError
 from bridgerl.runs import store
 
@@ -17,48 +13,6 @@ if TYPE_CHECKING:
     from bridgerl.studies.manifest import Manifest
 
 EXTRAS = ("plotly", "scipy", "jinja2")
-
-
-@dataclass(frozen=True)
-class Report:
-    """Write one page with tables, curves and verdicts of the runs in a folder.
-
-    The page opens from disk; tables as .md, .tex and .json lie beside it.
-    Example: bridgerl report runs
-    """
-
-    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
-    """Folder of a study, of runs, or of other people's evaluations.npz."""
-    out: Path | None = None
-    """The page, NAME.html, with NAME.md, .tex, .json; by default DIR/report.html and results.*."""
-    json: bool = False
-    """Print the results as JSON."""
-
-    def __call__(self) -> int:
-        """Read, judge, write, say where."""
-        results = build_report(self.folder, self.out)
-        if self.json:
-            from bridgerl.report.tables import to_json
-
-            print(to_json(results), end="")
-            return 0
-        if results["planned"]:
-            print(f"{results['finished']} of {results['planned']} runs finished")
-        if results["rest"]:
-            print(f"to run the rest: {results['rest']}")
-        print(*outline(results), sep="\n")
-        return 0
-
-
-def outline(results: dict[str, Any]) -> list[str]:
-    """What a terminal shows of a report: verdicts counted, problems, where the page is."""
-    lines = []
-    for key, words in results["counts"].items():
-        said = ", ".join(f"{count} {word}" for word, count in words.items())
-        lines.append(f"claims by {results['measures'][key]['head']}: {said}")
-    if results["problems"]:
-        lines.append(f"problems: {len(results['problems'])}, listed on the page")
-    return [*lines, f"report: {results['page']}"]
 
 
 def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:
@@ -75,7 +29,7 @@ def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:
     source = load(folder)
     if not source.runs and source.study is None:
         reasons = "".join(f"; {problem}" for problem in source.problems)
-        raise UserError(f"{folder} holds no runs and no evaluations.npz{reasons}")
+        raise UserError(f"{folder} holds no runs and no evaluations{reasons}")
     results = summarise_source(source)
     tables = page.with_name("results.md") if out is None else page
     texts = {
@@ -100,7 +54,7 @@ def _rest(folder: Path, made: "Manifest | None") -> str | None:
     if made is None or folder.parts[-2:] != (made.scale, made.study):
         return None
     out = os.path.relpath(folder.parents[1])
-    words = [PROGRAM, "reproduce", made.study, "--scale", made.scale]
+    words = ["bridgerl", "reproduce", made.study, "--scale", made.scale]
     words += ["--seeds", *map(str, made.seeds)] if made.seeds is not None else []
     words += ["--gpus", f"{made.gpus:g}"] if made.gpus else []
     words += ["--out", out] if out != "studies" else []

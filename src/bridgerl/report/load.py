@@ -1,6 +1,6 @@
-"""Runs from their folders: ours, or other people's evaluations.npz; one bad run spoils no other.
+"""Runs from their folders: ours, or other people's evaluations; one bad run spoils no other.
 
-A study's folder lists its runs in study.json; any other folder is searched.
+A study's folder lists its jobs; any other folder is searched.
 """
 
 import math
@@ -12,26 +12,37 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bridgerl.config import decode
 from bridgerl.errors import BridgeError, StorageFault
-from bridgerl.report import logs
-from bridgerl.report.logs import Clock, Evaluations
-from bridgerl.report.stats import measure_run
-from bridgerl.runs import store
-from bridgerl.runs.log import read_metrics
+from bridgerl.runs.folder import RunFolder, find_runs
+from bridgerl.runs.records import (
+    Clock,
+    Evaluations,
+    Record,
+    evaluations_of,
+    is_number,
+    read_clock,
+    read_evaluations,
+)
+from bridgerl.runs.result import RESULT, Result, read_result
 from bridgerl.studies import SCALES, STUDIES, Study
-from bridgerl.studies.degradation import ToyStudy
-from bridgerl.studies.jobs import Job, ToyJob, command_of
+from bridgerl.studies.jobs import Job
 from bridgerl.studies.manifest import MANIFEST, Manifest, read_manifest
-from bridgerl.truth.calibration import FILE as VALUES
 
-NPZ = "evaluations.npz"
 UNKNOWN = "unnamed task"
-NOTHING = Evaluations(np.empty(0), np.empty(0))
-NO_CLOCK = Clock(np.empty(0), np.empty(0), 0.0)
-INSIDE_A_RUN = {"ckpt", "replay", "tb"}
 _ENV = re.compile(r"(.+-v\d+)(?:_(\d+))?")
 _SEED = re.compile(r"seed[_-]?(\d+)")
+
+
+class Part(NamedTuple):
+    """What a run has to say of one cell of a table."""
+
+    setting: str
+    task: str
+    scores: dict[str, float]
+    """By measure."""
+    curve: Evaluations
+    exact: bool = False
+    """Whether this follows from formulas."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +50,17 @@ class Run:
     """One run as the report shows it."""
 
     name: str
-    folder: Path
     env: str
     setting: str
     seed: int | None = None
     pair: tuple[str, str] | None = None
     """Actor and critic."""
-    evaluations: Evaluations = NOTHING
-    clock: Clock = NO_CLOCK
+    evaluations: Evaluations = field(default_factory=Evaluations)
+    clock: Clock = field(default_factory=Clock)
     scores: dict[str, float] = field(default_factory=dict)
     """By measure."""
+    results: tuple[Part, ...] = ()
+    """Of a job that is no training."""
     started: bool = True
     finished: bool = False
     planned: int | None = None
@@ -59,6 +71,11 @@ class Run:
     command: str = ""
     health: dict[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Its cells of tables; a training has one."""
+        return self.results or (Part(self.setting, self.env, self.scores, self.evaluations),)
 
 
 class Source(NamedTuple):
@@ -71,32 +88,39 @@ class Source(NamedTuple):
 
     @property
     def study(self) -> Study | None:
-        """The study that the runs belong to."""
         return STUDIES[self.manifest.study] if self.manifest else None
 
 
 class Faults(list[str]):
-    """Collects what is wrong with a run's files, so that the rest can still be read."""
+    """Collects what is wrong with the files of a folder, so that the rest can still be read."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._inside = f"{folder}{os.sep}"
 
     def or_else(self, default: Any, read: Any, *args: Any) -> Any:
         """What `read` returns, or the default and a note why not."""
         try:
             return read(*args)
         except BridgeError as error:
-            self.append(str(error))
+            self.append(str(error).replace(self._inside, ""))
             return default
 
 
 def load(folder: Path) -> Source:
     """The study that lies in a folder, or every run below it."""
-    faults = Faults()
+    faults = Faults(folder)
     if os.path.lexists(folder / MANIFEST):
         manifest = faults.or_else(None, _read_study, folder)
         if manifest is not None:
             runs = [_job_run(folder, path, job) for path, job in manifest.jobs.items()]
             return Source(folder, manifest, runs, faults)
-    paths = _find(folder, faults)
-    return Source(folder, None, [_read_run(folder, path) for path in paths], faults)
+
+    def unreadable(error: OSError) -> None:
+        faults.append(f"{error.filename} cannot be read: {error.strerror}")
+
+    runs = [_read_run(folder, run) for run in find_runs(folder, unreadable)]
+    return Source(folder, None, runs, faults)
 
 
 def _read_study(folder: Path) -> Manifest:
@@ -106,191 +130,136 @@ def _read_study(folder: Path) -> Manifest:
     return manifest
 
 
-def _find(folder: Path, faults: list[str]) -> list[Path]:
-    """Folders that hold a run, in a fixed order; links are not followed."""
-    found = []
-
-    def unreadable(error: OSError) -> None:
-        faults.append(f"{error.filename} cannot be read: {error.strerror}")
-
-    for path, children, files in os.walk(folder, onerror=unreadable):
-        children[:] = sorted(c for c in children if c not in INSIDE_A_RUN and c[0] != ".")
-        if NPZ in files or {"config.json", "metrics.jsonl"} <= set(files):
-            found.append(Path(path))
-    return found
-
-
 def _job_run(root: Path, folder: Path, job: Job) -> Run:
     """The run of a study's job; one of another configuration is shown, but does not count."""
-    planned = Run(
-        name=job.name,
-        folder=folder,
-        env=job.task,
-        setting=job.setting,
-        seed=job.seed,
-        planned=job.steps,
-        command=job.command,
-        started=False,
-    )
-    run = _read_toy(planned) if isinstance(job, ToyJob) else _read_training(root, planned)
+    names: dict[str, Any] = {"name": job.name, "env": job.task, "setting": job.setting}
+    names |= {"seed": job.seed, "planned": job.steps, "command": job.command}
+    trains, own = job.kind == "train", RunFolder(folder)
+    files = [own.config_file, own.metrics_file, own.evaluations_file] if trains else []
+    if not any(map(os.path.lexists, files or [folder / RESULT])):
+        return Run(**names, started=False)
+    run = replace(_read_run(root, own), **names) if trains else _read_result(folder, Run(**names))
     finished = run.finished and job.is_done_in(folder)
-    readable = bool(run.config) or isinstance(job, ToyJob)
-    foreign = run.finished and not finished and run.reached >= job.steps and readable
-    notes = ("it is of another configuration and does not count",) if foreign else ()
+    foreign = run.finished and not finished and run.reached >= job.steps
+    readable = bool(run.config) or not trains
+    notes = ("it is of another configuration and does not count",) if foreign and readable else ()
     return replace(run, finished=finished, problems=(*run.problems, *notes))
 
 
-def _read_training(root: Path, planned: Run) -> Run:
-    """A run folder under the names that its study gives it."""
-    folder = planned.folder
-    if not any(os.path.lexists(folder / name) for name in ("config.json", "metrics.jsonl", NPZ)):
-        return planned
-    names = ("name", "env", "setting", "seed", "planned", "command")
-    return replace(_read_run(root, folder), **{name: getattr(planned, name) for name in names})
-
-
-def _read_toy(planned: Run) -> Run:
-    """The measures of toy.json."""
-    faults, path = Faults(), planned.folder / "toy.json"
-    if not os.path.lexists(path):
-        return planned
-    nothing = ({}, NOTHING, {})
-    scores, distances, versions = faults.or_else(nothing, _toy_scores, path)
-    faults += [f"{key} has no value" for key, score in scores.items() if score is None]
-    return replace(
-        planned,
-        scores={key: score for key, score in scores.items() if score is not None},
-        evaluations=distances,
-        versions=versions,
-        started=True,
-        finished=bool(scores),
-        reached=planned.planned or 0 if scores else 0,
-        problems=tuple(faults),
-    )
-
-
-def _toy_scores(path: Path) -> tuple[dict[str, float | None], Evaluations, dict[str, str]]:
-    """The last backup's measures, the distance after each, and versions; a point has no valley."""
-    data = store.parse_json(store.read_json_bytes(path), path.name)
-    try:
-        rows = data["runs"][0]["iterations"]
-        last = {key: rows[-1][key] for key in ToyStudy.measures}
-        scores = {key: None if v is None else float(v) for key, v in last.items()}
-        distances = np.array([float(row["w1_share"]) for row in rows])
-        return (
-            scores,
-            Evaluations(np.arange(len(rows), dtype=float), distances),
-            _texts(data["versions"]),
+def _read_result(folder: Path, run: Run) -> Run:
+    """Scores and curves of a job that is no training."""
+    faults = Faults(folder)
+    result: Result | None = faults.or_else(None, read_result, folder / RESULT)
+    if result is not None:
+        cells = result.cells
+        faults += [
+            f"{k} has no value" for c in cells for k, score in c.scores.items() if score is None
+        ]
+        run = replace(
+            run,
+            results=faults.or_else((), _parts, result),
+            versions=_texts(result.versions),
+            finished=True,
+            reached=run.planned or 0,
         )
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise StorageFault(f"{path.name} is damaged: {error!r}") from None
+    return replace(run, problems=tuple(faults))
 
 
-def _read_run(root: Path, folder: Path) -> Run:
-    """A run folder of ours, or one with nothing but evaluations.npz."""
-    faults = Faults()
-    ours = os.path.lexists(folder / "config.json")
-    stored = faults.or_else({}, _read_config, folder) if ours else {}
-    config = stored.get("config", {})
-    records = faults.or_else(None, _read_records, folder) if ours else None
-    evaluations = NOTHING
+def _parts(result: Result) -> tuple[Part, ...]:
+    try:
+        return tuple(
+            Part(
+                cell.setting,
+                cell.task,
+                {key: float(score) for key, score in cell.scores.items() if score is not None},
+                Evaluations(*np.array(cell.curve, dtype=float).reshape(-1, 2).T),
+                cell.exact,
+            )
+            for cell in result.cells
+        )
+    except (TypeError, ValueError) as error:
+        raise StorageFault(f"{RESULT} is damaged: {error}") from None
+
+
+def _read_run(root: Path, run: RunFolder) -> Run:
+    """A run folder of ours, or one with nothing but evaluations."""
+    faults = Faults(run.path)
+    read, evaluations, clock = faults.or_else, Evaluations(), Clock()
+    ours = os.path.lexists(run.config_file)
+    stored = read({}, run.stored) if ours else {}
+    records = read(None, run.records) if ours else None
     if records is not None:
-        evaluations = faults.or_else(NOTHING, logs.evaluations_of, records)
-    elif (folder / NPZ).is_file():
-        evaluations = faults.or_else(NOTHING, logs.read_evaluations, folder / NPZ)
-    timed = (folder / "timing.jsonl").is_file()
-    clock = (
-        faults.or_else(NO_CLOCK, logs.read_clock, folder / "timing.jsonl") if timed else NO_CLOCK
-    )
-    ended = (folder / "DONE").is_file()
-    done = faults.or_else({}, _read_done, folder / "DONE") if ended else {}
-    env, setting, seed = _label(root, folder, config)
-    scores = faults.or_else({}, _confirmed, measure_run(evaluations.means), done)
-    warmup = _get(config, "train", "warmup")
-    hours = clock.hours_per_million(warmup) if type(warmup) is int else None
+        evaluations = read(evaluations, evaluations_of, records, run.metrics_file.name)
+    elif run.evaluations_file.is_file():
+        evaluations = read(evaluations, read_evaluations, run.evaluations_file)
+    if run.timing_file.is_file():
+        clock = read(clock, read_clock, run.timing_file)
+    done = read(None, run.done) or {}
+    config = stored.get("config", {})
+    env, setting, seed = _label(root, run.path, config)
+    scores = read({}, _scores, evaluations, done, run.metrics_file.name)
+    actor, critic, train = (config.get(section, {}) for section in ("actor", "critic", "train"))
+    warmup = train.get("warmup")
+    hours = clock.hours_per_million(warmup) if is_number(warmup) else None
     last = [int(s[-1]) for s in (clock.steps, evaluations.steps) if len(s)]
-    valued = (folder / VALUES).is_file()
-    bias = faults.or_else(None, _read_bias, folder / VALUES) if valued else None
-    clip = _get(config, "critic", "grad_clip")
-    health = {} if records is None else logs.health_of(records, clip)
+    health = {} if records is None else health_of(records, critic.get("grad_clip"))
     return Run(
-        name=_relative(root, folder),
-        folder=folder,
+        name=_relative(root, run.path),
         env=env,
         setting=setting,
         seed=seed,
-        pair=_pair(config),
+        pair=(str(actor.get("type")), str(critic.get("type"))) if config else None,
         evaluations=evaluations,
         clock=clock,
         scores=scores | ({} if hours is None else {"hours": hours}),
         # Other people's folders do not tell whether there is more to come.
         finished="step" in done or (not ours and len(evaluations.steps) > 0),
-        planned=config.get("steps") if type(config.get("steps")) is int else None,
+        planned=config.get("steps"),
         reached=done.get("step", max(last, default=0)),
         config=config,
         versions=_texts(stored.get("versions")),
-        command=_command(config) if config else "",
-        health=health | {"exact": done.get("exact"), "bias": bias},
+        command=read("", run.command) if stored else "",
+        health=health | {"exact": done.get("exact"), "values": read(None, run.values)},
         problems=tuple(faults),
     )
 
 
-def _confirmed(scores: dict[str, float], done: dict[str, Any]) -> dict[str, float]:
+def _scores(evaluations: Evaluations, done: dict[str, Any], log: str) -> dict[str, float]:
     """Scores that agree with what the run itself said at its end: lost lines would change them."""
-    for key, score in scores.items() or {"best": math.nan}.items():
-        said = done.get(f"{key}_return")
+    found, scores = evaluations.summary(), {}
+    for key in ("best", "final", "average"):
+        said, score = done.get(f"{key}_return"), found.get(f"{key}_return", math.nan)
         if isinstance(said, float) and not math.isclose(score, said, rel_tol=1e-6, abs_tol=1e-6):
             raise StorageFault(
-                f"metrics.jsonl has lost lines, its scores do not count: {key} was {said:.1f} "
+                f"{log} has lost lines, its scores do not count: {key} was {said:.1f} "
                 f"when the run ended, now {score:.1f}"
             )
-    return scores
+        scores[key] = score
+    return scores if found else {}
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
-    path = folder / "config.json"
-    data = store.open_sealed_json(store.read_json_bytes(path), path.name)
-    if not isinstance(data.get("config"), dict):
-        raise StorageFault(f"{path.name} is damaged: no config inside")
-    return data
-
-
-def _read_records(folder: Path) -> list[logs.Record]:
-    return read_metrics(store.read_bytes(folder / "metrics.jsonl"))
-
-
-def _read_done(path: Path) -> dict[str, Any]:
-    done = store.parse_json(store.read_json_bytes(path), path.name)
-    if not isinstance(done, dict) or type(done.get("step")) is not int:
-        raise StorageFault(f"{path.name} is damaged: no step inside")
-    return done
-
-
-def _read_bias(path: Path) -> float | None:
-    """Mean of Q - G over the mean size of the returns G, where `evaluate --values` measured it."""
-    figures = store.parse_json(store.read_json_bytes(path), path.name)
-    bias = figures.get("relative_bias", "") if isinstance(figures, dict) else ""
-    if not (bias is None or isinstance(bias, float)):
-        raise StorageFault(f"{path.name} is damaged: no bias inside")
-    return bias
-
-
-def _command(config: dict[str, Any]) -> str:
-    """What repeats the run; empty for a config that this version does not read any more."""
-    try:
-        return command_of(decode(config))
-    except (BridgeError, ValueError, TypeError, OverflowError):
-        return ""
+def health_of(records: list[Record], clip: Any) -> dict[str, Any]:
+    """Signs of trouble in the log of metrics: what is None was not logged."""
+    trains = [r for r in records if r["kind"] == "train"]
+    norms, bounds = (
+        [r[key] for r in trains if is_number(r.get(key))]
+        for key in ("critic/grad_norm", "critic/q_over_bound")
+    )
+    can_clip = bool(norms) and is_number(clip)
+    diverged = [r.get(k) for r in records for k in ("episode/diverged", "eval/diverged")]
+    return {
+        "not_finite": sum(value is None for r in records for value in r.values()),
+        "diverged": sum(int(n) for n in diverged if isinstance(n, int)),
+        "clipped": sum(n > clip for n in norms) / len(norms) if can_clip else None,
+        "q_over_bound": max(bounds, default=None),
+    }
 
 
 def _label(root: Path, folder: Path, config: dict[str, Any]) -> tuple[str, str, int | None]:
     """Task, setting and seed, from the config and the path below the root."""
     parts = [p for p in _relative(root, folder).split("/") if p not in (".", "..")]
     parts = parts or [*folder.resolve().parts[-2:]]
-    env, seed = config.get("env"), config.get("seed")
-    env = env if isinstance(env, str) else None
-    seed = seed if type(seed) is int else None
-    rest = []
+    env, seed, rest = config.get("env"), config.get("seed"), []
     for part in parts:
         task, number = _ENV.fullmatch(part), _SEED.fullmatch(part)
         if task:
@@ -305,16 +274,6 @@ def _label(root: Path, folder: Path, config: dict[str, Any]) -> tuple[str, str, 
 
 def _relative(root: Path, folder: Path) -> str:
     return Path(os.path.relpath(folder, root)).as_posix()
-
-
-def _pair(config: dict[str, Any]) -> tuple[str, str] | None:
-    actor, critic = (_get(config, part, "type") for part in ("actor", "critic"))
-    return (actor, critic) if isinstance(actor, str) and isinstance(critic, str) else None
-
-
-def _get(config: dict[str, Any], section: str, name: str) -> Any:
-    inner = config.get(section)
-    return inner.get(name) if isinstance(inner, dict) else None
 
 
 def _texts(data: Any) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 import base64
 import json
-import os
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -15,14 +15,16 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from bridgerl.report import tables
-from bridgerl.report.curves import draw_curves, exact_curves
-from bridgerl.report.load import INSIDE_A_RUN, Run, Source
+from bridgerl.report.curves import draw_curves
+from bridgerl.report.load import Run, Source
+from bridgerl.runs import store
+from bridgerl.runs.folder import walk
 
 PICTURES = {
-    "league.png": "League: distance to the true law",
-    "distances.png": "League: distance to the true law",
+    "league.png": "League: distance to the true distribution",
+    "distances.png": "League: distance to the true distribution",
     "price.png": "League: distance against speed",
-    "laws.png": "League: learned laws over the true ones",
+    "laws.png": "League: learned distributions over the true ones",
     "toy.png": "Degradation under Bellman backups",
     "bridge-error.png": "Endpoint error of Euler steps",
 }
@@ -34,9 +36,8 @@ MINUTE, HOUR = 60, 3600
 
 def render(source: Source, results: dict[str, Any]) -> str:
     """The page of a source and its results."""
-    exact = source.study.exact_curves() if source.study else {}
-    settings = list(dict.fromkeys([*exact, *(r.setting for r in source.runs)]))
-    curves = exact_curves(results["title"], exact, settings) + draw_curves(source.runs, settings)
+    settings = list(dict.fromkeys(p.setting for run in source.runs for p in run.parts))
+    curves = draw_curves(results["title"], source.runs, settings)
     data = {key: results[key] for key in ("figure", "overall")}
     data |= {"curves": curves, "settings": settings}
     environment = Environment(
@@ -69,7 +70,7 @@ def render(source: Source, results: dict[str, Any]) -> str:
         runs=source.runs,
         configs=_configs(source.runs),
         versions=_versions(source.runs),
-        pictures=find_pictures(source),
+        pictures=find_pictures(source.folder),
         data=embed_json(data),
         css=_asset("page.css"),
         js=_asset("page.js"),
@@ -88,7 +89,7 @@ def _asset(name: str) -> Markup:
 
 def embed_json(data: Any) -> Markup:
     """JSON that cannot end the script element it stands in."""
-    text = json.dumps(tables.finite(data), allow_nan=False)  # Leaves nothing but ASCII.
+    text = json.dumps(store.finite(data), allow_nan=False)  # Leaves nothing but ASCII.
     for mark in "<>&":
         text = text.replace(mark, f"\\u{ord(mark):04x}")
     return Markup(text)
@@ -101,28 +102,19 @@ def duration(seconds: float) -> str:
     return f"{seconds / MINUTE:.1f} min" if seconds >= MINUTE else f"{seconds:.0f} s"
 
 
-def find_pictures(source: Source) -> list[dict[str, Any]]:
-    """Known pictures below the folder, as data URIs."""
-    found: list[Path] = []
-    for path, children, names in os.walk(source.folder):
-        children[:] = sorted(c for c in children if c not in INSIDE_A_RUN and c[0] != ".")
-        found += [Path(path) / name for name in PICTURES if name in names]
-    unique = {p.resolve(): p for p in found if p.is_file() and not p.is_symlink()}
-    pictures = (_picture(source.folder, path) for path in unique.values())
-    return [picture for picture in pictures if picture][:MOST_PICTURES]
-
-
-def _picture(root: Path, path: Path) -> dict[str, Any] | None:
-    """A picture with its title; None if it is none, or too large to carry along."""
-    try:
-        if path.stat().st_size > MAX_PICTURE_BYTES:
-            return None
-        data = path.read_bytes()
-    except OSError:
-        return None
-    where = Path(os.path.relpath(path, root)).as_posix()
-    uri = "data:image/png;base64," + base64.b64encode(data).decode()
-    return {"title": PICTURES[path.name], "path": where, "uri": uri} if data[:8] == PNG else None
+def find_pictures(folder: Path) -> list[dict[str, Any]]:
+    """Known pictures below a folder, as data URIs; none that is too large to carry along."""
+    found = [path / name for path, names in walk(folder) for name in PICTURES if name in names]
+    pictures = []
+    for path in found:
+        with suppress(OSError):
+            if not path.is_symlink() and path.stat().st_size <= MAX_PICTURE_BYTES:
+                data = path.read_bytes()
+                uri = "data:image/png;base64," + base64.b64encode(data).decode()
+                where = path.relative_to(folder).as_posix()
+                known = {"title": PICTURES[path.name], "path": where, "uri": uri}
+                pictures += [known] if data[:8] == PNG else []
+    return pictures[:MOST_PICTURES]
 
 
 def _shown(settings: list[str], curves: list[dict[str, Any]]) -> list[tuple[int, str]]:

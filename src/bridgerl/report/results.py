@@ -15,6 +15,7 @@ from bridgerl.studies.claims import Cell, Cells, Claim
 
 BASELINE = "sac+cdq"
 Samples = dict[tuple[str, str], list[float]]
+"""Scores by setting and task."""
 
 
 def summarise_source(source: Source) -> dict[str, Any]:
@@ -22,8 +23,8 @@ def summarise_source(source: Source) -> dict[str, Any]:
     study, runs = source.study, source.runs
     measures = study.measures if study else TrainingStudy.measures
     samples = {key: _samples(runs, key) for key in measures}
-    exact = study.exact_cells() if study else {}
-    cells = {key: exact | _cells(found) for key, found in samples.items()}
+    exact = {(part.setting, part.task) for run in runs for part in run.parts if part.exact}
+    cells = {key: _cells(found, exact) for key, found in samples.items()}
     pooled = study.pools_tasks if study else True
     scale = source.manifest.scale if source.manifest else None
     decides = SCALES[scale].decides if scale else True
@@ -34,6 +35,7 @@ def summarise_source(source: Source) -> dict[str, Any]:
         "title": study.title if study else source.folder.resolve().name,
         "study": study.name if study else None,
         "scale": scale,
+        "preset": SCALES[scale].preset if scale else None,
         "tables": list(study.tables) if study else [],
         "measures": {key: measure._asdict() for key, measure in measures.items()},
         "figure": (study or TrainingStudy).figure._asdict(),
@@ -54,38 +56,40 @@ def summarise_source(source: Source) -> dict[str, Any]:
 
 def _mixtures(runs: list[Run]) -> list[str]:
     """Cells whose runs differ in length or in settings, so that their mean says little."""
-    lengths: dict[tuple[str, str], set[int]] = {}
-    settings: dict[tuple[str, str], list[Any]] = {}
+    groups: dict[str, list[Run]] = {}
     for run in runs:
         if run.finished:
-            cell = (run.setting, run.env)
-            lengths.setdefault(cell, set()).add(run.reached)
-            learning = {k: run.config.get(k) for k in ("actor", "critic", "train")}
-            known = settings.setdefault(cell, [])
-            known += [learning] if run.config and learning not in known else []
-    different = [
-        f"{setting} on {task}: runs of {' and '.join(map(str, sorted(found)))} steps in one mean"
-        for (setting, task), found in lengths.items()
-        if len(found) > 1
-    ]
-    return different + [
-        f"{setting} on {task}: {len(found)} different configurations in one mean"
-        for (setting, task), found in settings.items()
-        if len(found) > 1
-    ]
+            groups.setdefault(f"{run.setting} on {run.env}", []).append(run)
+    notes = []
+    for cell, group in groups.items():
+        lengths = sorted({run.reached for run in group})
+        learning = [
+            [r.config.get(k) for k in ("actor", "critic", "train")] for r in group if r.config
+        ]
+        different = [own for i, own in enumerate(learning) if own not in learning[:i]]
+        if len(lengths) > 1:
+            notes.append(f"{cell}: runs of {' and '.join(map(str, lengths))} steps in one mean")
+        if len(different) > 1:
+            notes.append(f"{cell}: {len(different)} different configurations in one mean")
+    return notes
 
 
 def _samples(runs: Iterable[Run], measure: str) -> Samples:
     """Scores of finished runs by setting and task: the rest is not comparable yet."""
     found: Samples = {}
     for run in runs:
-        if run.finished and measure in run.scores:
-            found.setdefault((run.setting, run.env), []).append(run.scores[measure])
+        for part in run.parts if run.finished else ():
+            if measure in part.scores:
+                found.setdefault((part.setting, part.task), []).append(part.scores[measure])
     return found
 
 
-def _cells(samples: Samples) -> Cells:
-    return {cell: stats.summarise(scores) for cell, scores in samples.items()}
+def _cells(samples: Samples, exact: set[tuple[str, str]]) -> Cells:
+    """Means and deviations; what follows from formulas has none."""
+    return {
+        cell: Cell(scores[0], 0.0, 1, exact=True) if cell in exact else stats.summarise(scores)
+        for cell, scores in samples.items()
+    }
 
 
 def _printed(study: Study | None, setting: str, task: str) -> list[dict[str, Any]]:
@@ -118,14 +122,8 @@ def _claim(
 
 
 def _verdict(verdict: Verdict) -> dict[str, Any]:
-    low, high = verdict.interval or (None, None)
-    return {
-        "word": verdict.word,
-        "value": verdict.value,
-        "low": low,
-        "high": high,
-        "reason": verdict.reason,
-    }
+    said = {"word": verdict.word, "value": verdict.value, "reason": verdict.reason}
+    return said | _ends("", verdict.interval)
 
 
 def _count(claims: list[dict[str, Any]], measure: str) -> dict[str, int]:
@@ -134,9 +132,10 @@ def _count(claims: list[dict[str, Any]], measure: str) -> dict[str, int]:
 
 
 def _rows(cells: dict[str, Cells], runs: list[Run], study: Study | None) -> list[dict[str, Any]]:
-    """A row per task and setting that has runs, or needs none."""
-    pending = Counter((r.setting, r.env) for r in runs if not r.finished)
-    known = list(dict.fromkeys([*((r.setting, r.env) for r in runs), *next(iter(cells.values()))]))
+    """A row per task and setting that has runs."""
+    places = [((part.setting, part.task), run) for run in runs for part in run.parts]
+    pending = Counter(cell for cell, run in places if not run.finished)
+    known = list(dict.fromkeys(cell for cell, _ in places))
     tasks = list(dict.fromkeys(task for _, task in known))
     rows = []
     for setting, task in sorted(known, key=lambda cell: tasks.index(cell[1])):
@@ -162,27 +161,25 @@ def _score(cell: Cell) -> dict[str, float | None]:
 def _overall(samples: dict[str, Samples], runs: list[Run]) -> list[dict[str, Any]]:
     """IQM over the paper's tasks, and the chance to beat the same actor's CDQ."""
     pairs = {r.setting: r.pair for r in runs if r.pair}
-    settings = list(dict.fromkeys(r.setting for r in runs))
     rows = []
     for measure, own in samples.items():
-        scaled = {
-            (setting, task): np.array(scores) / score.mean
-            for (setting, task), scores in own.items()
-            if (score := paper.RETURNS[BASELINE].on(task)) is not None
-        }
+        scaled: dict[str, list[Any]] = {r.setting: [] for r in runs}
+        for (setting, task), scores in own.items():
+            if (printed := paper.RETURNS[BASELINE].on(task)) is not None:
+                scaled[setting].append(np.array(scores) / printed.mean)
         rows += [
-            {"measure": measure, "setting": setting, **_iqm(setting, scaled)}
+            {"measure": measure, "setting": setting, "tasks": len(tasks), "iqm": stats.iqm(tasks)}
+            | _ends("", stats.iqm_interval(tasks, np.random.default_rng(0)))
             | _improvement(setting, _baseline(setting, pairs), own)
-            for setting in settings
-            if any(s == setting for s, _ in scaled)
+            for setting, tasks in scaled.items()
+            if tasks
         ]
     return rows
 
 
-def _iqm(setting: str, scaled: dict[tuple[str, str], Any]) -> dict[str, Any]:
-    tasks = [scores for (s, _), scores in scaled.items() if s == setting]
-    low, high = stats.iqm_interval(tasks, np.random.default_rng(0)) or (None, None)
-    return {"tasks": len(tasks), "iqm": stats.iqm(tasks), "low": low, "high": high}
+def _ends(prefix: str, interval: stats.Interval | None) -> dict[str, float | None]:
+    low, high = interval or (None, None)
+    return {f"{prefix}low": low, f"{prefix}high": high}
 
 
 def _baseline(setting: str, pairs: dict[str, Any]) -> str | None:
@@ -195,12 +192,9 @@ def _baseline(setting: str, pairs: dict[str, Any]) -> str | None:
 def _improvement(setting: str, baseline: str | None, samples: Samples) -> dict[str, Any]:
     """Over the tasks that both have runs of."""
     tasks = [t for s, t in samples if s == setting and (baseline, t) in samples]
-    row: dict[str, Any] = {"baseline": baseline, "improvement": None}
-    row |= {"improvement_low": None, "improvement_high": None}
     if baseline is None or not tasks:
-        return row
+        return {"baseline": baseline, "improvement": None} | _ends("improvement_", None)
     ours, theirs = ([np.array(samples[s, t]) for t in tasks] for s in (setting, baseline))
     interval = stats.improvement_interval(ours, theirs, np.random.default_rng(0))
-    low, high = interval or (None, None)
-    row |= {"improvement": stats.improvement(ours, theirs)}
-    return row | {"improvement_low": low, "improvement_high": high}
+    value = stats.improvement(ours, theirs)
+    return {"baseline": baseline, "improvement": value} | _ends("improvement_", interval)

@@ -3,14 +3,13 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
+from bridgerl.runs.records import Array
 from bridgerl.studies.claims import Cell, Cells, Claim, Contrast, SpreadContrast
-
-Array = np.ndarray[Any, np.dtype[np.float64]]
 
 LEVEL = 0.95
 REPS = 2_000
@@ -23,14 +22,6 @@ class Interval(NamedTuple):
 
     low: float
     high: float
-
-
-def measure_run(means: Array) -> dict[str, float]:
-    """Best, final and average of a run's evaluation means: the three ways tables are made."""
-    if len(means) == 0:
-        return {}
-    # A broken evaluation must not pass for a good one: max and mean keep its NaN.
-    return {"best": float(means.max()), "final": float(means[-1]), "average": float(means.mean())}
 
 
 def summarise(scores: Sequence[float]) -> Cell:

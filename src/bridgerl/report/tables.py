@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bridgerl.report.stats import NOT_RUN
+from bridgerl.runs import store
 
 NORMALISED = (
     "Scores are divided by the mean that the paper prints for SAC+CDQ on the same task, and "
@@ -176,10 +177,10 @@ def heads(results: dict[str, Any]) -> list[str]:
 
 
 def facts(results: dict[str, Any]) -> str:
-    """Study, scale and how much of it is there."""
-    study = f"study {results['study']}, scale {results['scale']}, " if results["study"] else ""
-    if not results["planned"]:
-        return f"{study}nothing to run"
+    """Study, scale with its preset, and how much of it is there."""
+    study = ""
+    if results["study"]:
+        study = f"study {results['study']}, scale {results['scale']} (preset {results['preset']}), "
     return f"{study}{results['finished']} of {results['planned']} runs finished"
 
 
@@ -242,13 +243,4 @@ def _one_line(text: str) -> str:
 
 def to_json(results: dict[str, Any]) -> str:
     """results.json; what is not finite is null."""
-    return json.dumps(finite(results), indent=1, allow_nan=False) + "\n"
-
-
-def finite(data: Any) -> Any:
-    """The same data with null for NaN and infinity."""
-    if isinstance(data, dict):
-        return {key: finite(value) for key, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [finite(value) for value in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data
+    return json.dumps(store.finite(results), indent=1, allow_nan=False) + "\n"

@@ -1,27 +1,27 @@
 """What a run needs to go on exactly: weights, moments, generators, replay, the episode under way.
 
-Replay rows are an append-only log: sealed segments are written once and shared by checkpoints,
-only rows no segment holds travel inside a checkpoint.
+Replay rows lie in segments that checkpoints share; only rows no segment holds travel inside one.
 """
 
 import contextlib
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from bridgerl.errors import NumericFault, StorageFault, UserError
+from bridgerl.runs import segments as log
 from bridgerl.runs import store
 from bridgerl.runs.failpoint import failpoint
+from bridgerl.runs.folder import RunFolder, step_of
 from bridgerl.runs.tensors import pack, unpack
-from bridgerl.training.replay import Replay
 
-# Part of the format: another number needs another store.FORMAT.
-SEGMENT_ROWS = 8192
+if TYPE_CHECKING:
+    from bridgerl.training.replay import Replay
+
 TENSORS, TAIL, EPISODE, STATE = (
     "tensors.safetensors",
     "replay-tail.safetensors",
@@ -35,7 +35,6 @@ EPISODE_SHAPES = {
     "obs": (1, torch.float32),
     "reward": (0, torch.float64),
 }
-DONE = "DONE"
 
 
 @dataclass
@@ -50,33 +49,20 @@ class Snapshot:
     state: dict[str, Any]
     """Counters, as JSON values."""
     metrics: dict[str, Any]
-    """Length and checksum of metrics.jsonl at this moment."""
+    """Length and checksum of the log of metrics at this moment."""
     fingerprint: dict[str, Any] = field(default_factory=dict)
     """Versions and hardware that decide the bits."""
 
 
-def folder_name(kind: str, step: int) -> str:
-    """`step-000000050000` for a full checkpoint, `weights-...` for weights alone."""
-    return f"{kind}-{step:012d}"
-
-
-def checkpoints(run: Path, kind: str = "step") -> list[tuple[int, Path]]:
-    """Published checkpoints of one kind, oldest first, intact or not."""
-    found: list[tuple[int, Path]] = []
-    for path in (run / "ckpt").glob(f"{kind}-*"):
-        match = re.fullmatch(rf"{kind}-([0-9]{{12}})", path.name)
-        if match:
-            found.append((int(match[1]), path))
-    return sorted(found)
-
-
-def save(run: Path, snap: Snapshot, replay: Replay, segments: dict[str, str], keep: int) -> None:
+def save(
+    run: RunFolder, snap: Snapshot, replay: "Replay", segments: dict[str, str], keep: int
+) -> None:
     """Publish a full checkpoint, then prune older ones. `segments` learns what was sealed."""
     check_finite(snap.tensors, snap.step)
-    _seal(run / "replay", replay, segments)
+    log.seal(run.replay, replay, segments)
     live = replay.live_rows()
-    used = {n: s for n, s in segments.items() if _overlap(_segment_range(n), live)}
-    tail = {_tail_name(r): replay.read(r) for r in _uncovered(live, used)}
+    used = {n: s for n, s in segments.items() if log.overlap(log.rows_of(n), live)}
+    tail = {_tail_name(r): replay.read(r) for r in log.uncovered(live, used)}
     files = {
         TENSORS: pack(snap.tensors),
         TAIL: pack(tail),
@@ -90,44 +76,32 @@ def save(run: Path, snap: Snapshot, replay: Replay, segments: dict[str, str], ke
         "metrics": snap.metrics,
         "fingerprint": snap.fingerprint,
     }
-    store.publish_folder(run / "ckpt", folder_name("step", snap.step), files, manifest)
+    store.publish_folder(run.checkpoint("step", snap.step), files, manifest)
     for name in set(segments) - set(used):
         del segments[name]
     with contextlib.suppress(OSError):  # The checkpoint is safe; the next one prunes again.
         prune(run, keep, snap.step)
 
 
-def save_weights(run: Path, step: int, weights: dict[str, Tensor]) -> None:
+def save_weights(run: RunFolder, step: int, weights: dict[str, Tensor]) -> None:
     """Publish weights alone: enough to evaluate, not to go on."""
     check_finite(weights, step)
-    name = folder_name("weights", step)
     manifest = {"kind": "weights", "step": step}
-    store.publish_folder(run / "ckpt", name, {TENSORS: pack(weights)}, manifest)
+    store.publish_folder(run.checkpoint("weights", step), {TENSORS: pack(weights)}, manifest)
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
     """Tensors of a checkpoint of either kind, verified."""
     names = WEIGHT_FILES if path.name.startswith("weights-") else FULL_FILES
     manifest, files = store.read_folder(path, names)
-    if int(path.name.rpartition("-")[2]) != manifest.get("step"):
+    if step_of(path) != manifest.get("step"):
         raise StorageFault(f"{path / store.MANIFEST} is damaged: it is of another step")
     return unpack(files[TENSORS], str(path / TENSORS))
 
 
-def check_fit(given: dict[str, Tensor], wanted: dict[str, Tensor], where: str) -> None:
-    """Refuse tensors whose names, shapes or types are not the ones that are wanted."""
-    for name in sorted(set(given) | set(wanted)):
-        ours, theirs = wanted.get(name), given.get(name)
-        if ours is None or theirs is None:
-            raise StorageFault(f"{where} does not fit this agent: {name} is unknown or missing")
-        if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-            raise StorageFault(f"{where} does not fit this agent: {name} has another shape or type")
-
-
-def load(run: Path, path: Path) -> tuple[Snapshot, dict[str, str]]:
+def load(run: RunFolder, path: Path) -> tuple[Snapshot, dict[str, str]]:
     """Read and verify one full checkpoint, and the names of the replay segments it rests on."""
-    manifest, files = store.read_folder(path, FULL_FILES)
-    _check_schema(path, manifest)
+    manifest, files = _read_full(path)
     _check_metrics(run, path, manifest["metrics"])
     snap = Snapshot(
         step=manifest["step"],
@@ -141,32 +115,31 @@ def load(run: Path, path: Path) -> tuple[Snapshot, dict[str, str]]:
     return snap, manifest["replay"]["segments"]
 
 
-def replay_rows(run: Path, path: Path, capacity: int) -> Iterator[tuple[int, Tensor]]:
+def replay_rows(run: RunFolder, path: Path, capacity: int) -> Iterator[tuple[int, Tensor]]:
     """The live rows behind a checkpoint in order, as (first row, rows), every one verified."""
-    manifest, files = store.read_folder(path, FULL_FILES)
-    _check_schema(path, manifest)
+    manifest, files = _read_full(path)
     count, segments = manifest["replay"]["count"], manifest["replay"]["segments"]
     live = range(max(0, count - capacity), count)
     for name in segments:
-        held = _segment_range(name)
-        if not _overlap(held, live) or held.stop > count:
+        held = log.rows_of(name)
+        if not log.overlap(held, live) or held.stop > count:
             raise StorageFault(f"{path / store.MANIFEST} is damaged: {name} holds no live rows")
     tail = unpack(files[TAIL], str(path / TAIL))
-    loose = _uncovered(live, segments)
+    loose = log.uncovered(live, segments)
     if set(tail) != {_tail_name(r) for r in loose}:
         raise StorageFault(f"{path / TAIL} is damaged: rows are missing")
     for r in loose:
-        _check_rows(tail[_tail_name(r)], len(r), path / TAIL)
-    stretches = {_segment_range(n).start: n for n in segments} | {
+        log.check_rows(tail[_tail_name(r)], len(r), path / TAIL)
+    stretches = {log.rows_of(n).start: n for n in segments} | {
         r.start: _tail_name(r) for r in loose
     }
     for first, name in sorted(stretches.items()):
-        rows = tail[name] if name in tail else _read_segment(run, name, segments[name])
+        rows = tail[name] if name in tail else log.read(run.replay / name, segments[name])
         skip = max(0, live.start - first)
         yield first + skip, rows[skip:]
 
 
-def refill(run: Path, path: Path, replay: Replay) -> None:
+def refill(run: RunFolder, path: Path, replay: "Replay") -> None:
     """Put the replay back as the checkpoint saw it."""
     last = 0
     for first, rows in replay_rows(run, path, replay.capacity):
@@ -179,10 +152,10 @@ def refill(run: Path, path: Path, replay: Replay) -> None:
 
 
 def newest(
-    run: Path, replay: Replay, warn: Callable[[str], None]
+    run: RunFolder, replay: "Replay", warn: Callable[[str], None]
 ) -> tuple[Snapshot, dict[str, str]] | None:
     """The newest intact checkpoint; damaged ones are named and skipped, never silently."""
-    found = checkpoints(run)
+    found = run.checkpoints()
     for _, path in reversed(found):
         try:
             snap = load(run, path)
@@ -193,77 +166,28 @@ def newest(
         except StorageFault as fault:
             warn(f"skipping {path.name}: {fault}")
     if found:
-        raise StorageFault(f"{run} has no intact checkpoint; delete the folder to start anew")
-    if (run / DONE).exists():
-        raise StorageFault(f"{run} is finished but has no checkpoint; delete it to start anew")
-    log = run / "metrics.jsonl"
-    if log.exists() and log.stat().st_size > 0:
-        warn(f"{run} has no checkpoint yet: starting again from step 0")
+        raise StorageFault(f"{run.path} has no intact checkpoint; delete the folder to start anew")
+    if run.done_file.exists():
+        raise StorageFault(f"{run.path} is finished but has no checkpoint; delete it to start anew")
+    if run.metrics_file.exists() and run.metrics_file.stat().st_size > 0:
+        warn(f"{run.path} has no checkpoint yet: starting again from step 0")
     return None
 
 
-def _check_snapshot(path: Path, snap: Snapshot) -> None:
-    """Refuse contents that `save` never writes, however right their checksums are."""
-    if not isinstance(snap.state, dict) or snap.state.get("step") != snap.step:
-        raise StorageFault(f"{path / STATE} is damaged: not the state of step {snap.step}")
-    for name, value in snap.tensors.items():
-        if name.startswith("metric.") and value.numel() != 1:
-            raise StorageFault(f"{path / TENSORS} is damaged: {name} is not one number")
-    lost = _not_finite(snap.tensors)
-    if lost is not None:
-        raise StorageFault(f"{path / TENSORS} is damaged: {lost} is not finite")
-    shapes = {k: (v.dim(), v.dtype) for k, v in snap.episode.items()}
-    if shapes != EPISODE_SHAPES:
-        raise StorageFault(f"{path / EPISODE} is damaged: not an episode")
-
-
-def _check_episode(path: Path, episode: dict[str, Tensor], replay: Replay) -> None:
-    """The episode under way must have the sizes of the task."""
-    widths = (episode["obs"].shape[0], episode["actions"].shape[1])
-    if widths != replay.widths[:2]:
-        raise StorageFault(f"{path / EPISODE} is damaged: sizes {widths}, not {replay.widths[:2]}")
-
-
-def _check_metrics(run: Path, path: Path, mark: dict[str, Any]) -> None:
-    """The log must begin with the very bytes the checkpoint saw."""
-    data = store.read_bytes(run / "metrics.jsonl", mark["bytes"])
-    if len(data) != mark["bytes"] or store.sha256(data) != mark["sha256"]:
-        raise StorageFault(f"{run / 'metrics.jsonl'} is damaged: it differs from {path.name}")
-
-
-def _read_segment(run: Path, name: str, digest: str) -> Tensor:
-    """Rows of a sealed segment, verified."""
-    path = run / "replay" / name
-    data = store.read_bytes(path)
-    if store.sha256(data) != digest:
-        raise StorageFault(f"{path} is damaged: checksum differs from the manifest")
-    tensors = unpack(data, str(path))
-    if set(tensors) != {"rows"}:
-        raise StorageFault(f"{path} is damaged: it holds other things than rows")
-    return _check_rows(tensors["rows"], SEGMENT_ROWS, path)
-
-
-def _check_rows(rows: Tensor, count: int, path: Path) -> Tensor:
-    """Replay rows are a float32 matrix."""
-    if rows.dim() != 2 or rows.shape[0] != count or rows.dtype != torch.float32:
-        raise StorageFault(f"{path} is damaged: not {count} float32 rows")
-    return rows
-
-
-def prune(run: Path, keep: int, step: int) -> None:
+def prune(run: RunFolder, keep: int, step: int) -> None:
     """Drop full checkpoints older than the kept ones, then segments none of those refers to.
 
     What is newer than `step` was damaged when the run went back to before it, and goes as well:
     left in place it would count as a kept one, and push out the one just written.
     """
-    found = checkpoints(run)
+    found = run.checkpoints()
     kept = [path for s, path in found if s <= step][-keep:]
     for path in [path for _, path in found if path not in kept]:
         store.discard(path)
-    for _, path in [(s, path) for s, path in checkpoints(run, "weights") if s > step]:
+    for path in [path for s, path in run.checkpoints("weights") if s > step]:
         store.discard(path)
     # A checkpoint must not come back after a power cut when its segments are already gone.
-    store.sync_folder(run / "ckpt")
+    store.sync_folder(run.ckpt)
     failpoint("prune.segments")
     wanted: set[str] = set()
     for path in kept:
@@ -271,7 +195,7 @@ def prune(run: Path, keep: int, step: int) -> None:
             wanted |= set(store.read_manifest(path)["replay"]["segments"])
         except (StorageFault, UserError, KeyError, TypeError):
             return  # A damaged manifest may still name segments: keep them all.
-    for path in (run / "replay").glob("seg-*.safetensors"):
+    for path in run.replay.glob(log.NAMES):
         if path.name not in wanted:
             path.unlink()
             failpoint("prune.segment")
@@ -293,67 +217,60 @@ def _not_finite(tensors: dict[str, Tensor]) -> str | None:
     return None
 
 
-def _segment_name(number: int) -> str:
-    return f"seg-{number:06d}.safetensors"
-
-
 def _tail_name(rows: range) -> str:
     return f"rows.{rows.start}"
 
 
-def _segment_range(name: str) -> range:
-    first = int(name[4:10]) * SEGMENT_ROWS
-    return range(first, first + SEGMENT_ROWS)
-
-
-def _overlap(a: range, b: range) -> bool:
-    return a.start < b.stop and b.start < a.stop
-
-
-def _seal(folder: Path, replay: Replay, segments: dict[str, str]) -> None:
-    """Write every full segment that is wholly in memory and not yet on disk."""
-    live = replay.live_rows()
-    for number in range(-(-live.start // SEGMENT_ROWS), live.stop // SEGMENT_ROWS):
-        name = _segment_name(number)
-        if name not in segments:
-            data = pack({"rows": replay.read(_segment_range(name))})
-            store.publish_file(folder / name, data)
-            failpoint("replay.sealed")
-            segments[name] = store.sha256(data)
-
-
-def _uncovered(live: range, segments: dict[str, str]) -> list[range]:
-    """The stretches of live rows that no sealed segment holds."""
-    gaps: list[range] = []
-    position = live.start
-    for covered in sorted((_segment_range(n) for n in segments), key=lambda r: r.start):
-        if position < covered.start:
-            gaps.append(range(position, covered.start))
-        position = max(position, covered.stop)
-    if position < live.stop:
-        gaps.append(range(position, live.stop))
-    return gaps
-
-
-def _check_schema(path: Path, manifest: dict[str, Any]) -> None:
-    """Refuse a manifest whose fields are not what `save` writes."""
+def _read_full(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Manifest and files of a full checkpoint, refusing fields that `save` does not write."""
+    manifest, files = store.read_folder(path, FULL_FILES)
     replay, metrics = manifest.get("replay"), manifest.get("metrics")
     ok = (
         manifest.get("kind") == "step"
         and type(manifest.get("step")) is int
-        and folder_name("step", manifest["step"]) == path.name
+        and step_of(path) == manifest["step"]
         and isinstance(manifest.get("fingerprint"), dict)
         and isinstance(replay, dict)
         and _is_count(replay.get("count"))
         and isinstance(replay.get("segments"), dict)
-        and all(re.fullmatch(r"seg-[0-9]{6}\.safetensors", n) for n in replay["segments"])
+        and all(map(log.is_segment, replay["segments"]))
         and isinstance(metrics, dict)
         and _is_count(metrics.get("bytes"))
         and isinstance(metrics.get("sha256"), str)
     )
     if not ok:
         raise StorageFault(f"{path / store.MANIFEST} is damaged: unexpected fields")
+    return manifest, files
 
 
 def _is_count(value: object) -> bool:
     return type(value) is int and value >= 0
+
+
+def _check_snapshot(path: Path, snap: Snapshot) -> None:
+    """Refuse contents that `save` never writes, however right their checksums are."""
+    if not isinstance(snap.state, dict) or snap.state.get("step") != snap.step:
+        raise StorageFault(f"{path / STATE} is damaged: not the state of step {snap.step}")
+    for name, value in snap.tensors.items():
+        if name.startswith("metric.") and value.numel() != 1:
+            raise StorageFault(f"{path / TENSORS} is damaged: {name} is not one number")
+    lost = _not_finite(snap.tensors)
+    if lost is not None:
+        raise StorageFault(f"{path / TENSORS} is damaged: {lost} is not finite")
+    shapes = {k: (v.dim(), v.dtype) for k, v in snap.episode.items()}
+    if shapes != EPISODE_SHAPES:
+        raise StorageFault(f"{path / EPISODE} is damaged: not an episode")
+
+
+def _check_episode(path: Path, episode: dict[str, Tensor], replay: "Replay") -> None:
+    """The episode under way must have the sizes of the task."""
+    widths = (episode["obs"].shape[0], episode["actions"].shape[1])
+    if widths != replay.widths[:2]:
+        raise StorageFault(f"{path / EPISODE} is damaged: sizes {widths}, not {replay.widths[:2]}")
+
+
+def _check_metrics(run: RunFolder, path: Path, mark: dict[str, Any]) -> None:
+    """The log must begin with the very bytes the checkpoint saw."""
+    data = store.read_bytes(run.metrics_file, mark["bytes"])
+    if len(data) != mark["bytes"] or store.sha256(data) != mark["sha256"]:
+        raise StorageFault(f"{run.metrics_file} is damaged: it differs from {path.name}")

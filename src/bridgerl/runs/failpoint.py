@@ -3,7 +3,7 @@
 import errno
 import os
 import signal
-from dataclasses import dataclass
+from collections import Counter
 
 _SIGNALS = {
     "kill": signal.SIGKILL,
@@ -13,37 +13,30 @@ _SIGNALS = {
 }
 
 
-@dataclass
-class _Point:
-    """What to do at one place, and how often it was visited."""
-
-    first: int
-    every_time: bool
-    action: str
-    visits: int = 0
-
-
-_points: dict[str, _Point] = {}
+_points: dict[str, tuple[int, bool, str]] = {}
+"""By name: the first visit to act on, whether on all later ones too, and what to do."""
+_visits: Counter[str] = Counter()
 
 
 def arm(text: str) -> None:
     """Set `name:nth:kill|term|int|hup|enospc`, several with commas; `nth+` goes on from the nth."""
     _points.clear()
+    _visits.clear()
     for part in filter(None, text.split(",")):
         name, nth, action = part.split(":")
-        _points[name] = _Point(int(nth.removesuffix("+")), nth.endswith("+"), action)
+        _points[name] = int(nth.removesuffix("+")), nth.endswith("+"), action
 
 
 def failpoint(name: str) -> None:
     """Act when this place is armed and its turn has come."""
     if name not in _points:
         return
-    point = _points[name]
-    point.visits += 1
-    if point.visits == point.first or (point.every_time and point.visits > point.first):
-        if point.action == "enospc":
+    first, every_time, action = _points[name]
+    _visits[name] += 1
+    if _visits[name] == first or (every_time and _visits[name] > first):
+        if action == "enospc":
             raise OSError(errno.ENOSPC, "No space left on device")
-        os.kill(os.getpid(), _SIGNALS[point.action])
+        os.kill(os.getpid(), _SIGNALS[action])
 
 
 arm(os.environ.get("BRIDGERL_FAILPOINT", ""))

@@ -1,249 +1,289 @@
-"""Run folders from the outside: may this config use one, is one intact, are two the same."""
+"""One run folder: the name of every file in it, and all that needs no tensors to read or write."""
 
-import hashlib
+import contextlib
+import importlib.metadata
+import json
 import os
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, Literal
 
 from bridgerl.config import RunConfig, decode, encode, identity
-from bridgerl.errors import BridgeError, StorageFault, UserError
-from bridgerl.runs import checkpoint, store
-from bridgerl.runs.log import read_metrics
-from bridgerl.training.envs import versions
-from bridgerl.types import EnvSpec
+from bridgerl.errors import BridgeError, StorageFault, UserError, choose
+from bridgerl.presets import command_of
+from bridgerl.runs import records, store
 
-CONFIG = "config.json"
+if TYPE_CHECKING:
+    from bridgerl.types import EnvSpec
+
 SIZES = ("observation size", "action size")
+CORE = {"env": str, "seed": int, "steps": int, "actor": dict, "critic": dict, "train": dict}
+"""What every release has written of a config."""
+PARTS = ("ckpt", "replay", "tb")
+"""Folders inside a run folder."""
+
+Which = Literal["best", "last"]
 
 
-def check_folder(config: RunConfig, spec: EnvSpec) -> None:
-    """Refuse a folder that cannot be written or belongs to another config; writes nothing."""
-    folder = config.folder
-    try:
-        for path in [folder, *folder.parents]:
-            if path.exists():
-                if not path.is_dir():
-                    raise UserError(f"{path} is a file where a folder is needed; change --out")
-                if not os.access(path, os.W_OK | os.X_OK):
-                    raise UserError(f"{path} is not writable; change --out")
-                break
-    except (OSError, ValueError) as error:
-        raise UserError(f"{folder} cannot be used: {error}; change --out") from None
-    if (folder / CONFIG).exists():
-        _refuse_other(folder, config, spec)
-    elif checkpoint.checkpoints(folder):
-        raise StorageFault(f"{folder / CONFIG} is missing, though the folder holds checkpoints")
+class RunFolder:
+    """The files of one run; making one touches nothing."""
 
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_file = path / "config.json"
+        self.metrics_file = path / "metrics.jsonl"
+        self.timing_file = path / "timing.jsonl"
+        self.evaluations_file = path / "evaluations.npz"
+        self.values_file = path / "values.json"
+        self.done_file = path / "DONE"
+        self.failures_file = path / "run.log"
+        self.lock_file = path / "run.lock"
+        self.ckpt, self.replay, self.tensorboard = (path / part for part in PARTS)
 
-def _refuse_other(folder: Path, config: RunConfig, spec: EnvSpec) -> None:
-    then, now = _identity(folder), identity(_plain(encode(config)))
-    then |= _read(folder)["sizes"]
-    now |= _sizes(spec)
-    changed = [
-        f"{name} was {then.get(name)!r}, now {now.get(name)!r}"
-        for name in sorted(set(then) | set(now))
-        if then.get(name) != now.get(name)
-    ]
-    if changed:
-        raise UserError(
-            f"{folder} holds a run with another config ({'; '.join(changed)}); "
-            "use the same flags to resume it, or --name for a new one"
+    def check(self, config: RunConfig, spec: "EnvSpec") -> None:
+        """Refuse a folder that cannot be written or belongs to another config; writes nothing."""
+        try:
+            for path in [self.path, *self.path.parents]:
+                if path.exists():
+                    if not path.is_dir():
+                        raise UserError(f"{path} is a file where a folder is needed; change --out")
+                    if not os.access(path, os.W_OK | os.X_OK):
+                        raise UserError(f"{path} is not writable; change --out")
+                    break
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.path} cannot be used: {error}; change --out") from None
+        if self.config_file.exists():
+            self._refuse_other(config, spec)
+        elif self.checkpoints():
+            raise StorageFault(f"{self.config_file} is missing, though there are checkpoints")
+
+    def _refuse_other(self, config: RunConfig, spec: "EnvSpec") -> None:
+        stored = self.stored()
+        then = identity_of(self._decoded(stored["config"])) | stored["sizes"]
+        now = identity_of(config) | _sizes(spec)
+        changed = [
+            f"{name} was {then.get(name)!r}, now {now.get(name)!r}"
+            for name in sorted(set(then) | set(now))
+            if then.get(name) != now.get(name)
+        ]
+        if changed:
+            raise UserError(
+                f"{self.path} holds a run with another config ({'; '.join(changed)}); "
+                "use the same flags to resume it, or --name for a new one"
+            )
+
+    def open(self, config: RunConfig, spec: "EnvSpec") -> store.RunLock:
+        """Make the folder, lock it, sweep leftovers, write the config of a new run."""
+        lock = None
+        try:
+            for part in (self.ckpt, self.replay):
+                store.make_folder(part)
+            lock = self.lock()
+            self.check(config, spec)  # Another process may have made it its own meanwhile.
+            for part in (self.path, self.ckpt, self.replay):
+                store.sweep(part)
+            if not self.config_file.exists():
+                self.write_config(config, spec)
+            return lock
+        except (OSError, BridgeError) as error:
+            if lock is not None:
+                lock.release()
+            if isinstance(error, BridgeError):
+                raise
+            what = f"{self.path} cannot be written: {error.strerror}"
+            raise UserError(f"{what}; change --out") from None
+
+    def lock(self) -> store.RunLock:
+        """Be its only writer, or refuse."""
+        return store.RunLock(self.lock_file)
+
+    def write_config(self, config: RunConfig, spec: "EnvSpec") -> None:
+        """Write config, sizes, versions and command, if that is not what is there."""
+        data = {"config": encode(config), "sizes": _sizes(spec), "versions": versions()}
+        with contextlib.suppress(UserError):  # A preset of one's own has no command.
+            data["command"] = command_of(config)
+        sealed = store.to_sealed_json(data)
+        if not self.config_file.exists() or self.config_file.read_bytes() != sealed:
+            store.publish_file(self.config_file, sealed)
+
+    def stored(self) -> dict[str, Any]:
+        """What `write_config` wrote, proven unchanged; older releases wrote no command."""
+        path = self.config_file
+        data = store.open_sealed_json(store.read_json_bytes(path), str(path))
+        config, sizes = data.get("config"), data.get("sizes")
+        if not isinstance(config, dict) or any(
+            type(config.get(k)) is not t for k, t in CORE.items()
+        ):
+            raise StorageFault(f"{path} is damaged: no config inside")
+        if not isinstance(sizes, dict) or not all(type(sizes.get(n)) is int for n in SIZES):
+            raise StorageFault(f"{path} is damaged: no sizes inside")
+        return data
+
+    def read_config(self) -> RunConfig:
+        if not os.path.isfile(self.config_file):  # Unlike Path.is_file, False for impossible names.
+            raise UserError(f"{self.path} is not a run folder: it has no {self.config_file.name}")
+        return self._decoded(self.stored()["config"])
+
+    def command(self) -> str:
+        """What repeats it; worked out for runs that have not written it down, if it can be."""
+        stored = self.stored()
+        with contextlib.suppress(BridgeError):
+            return stored.get("command") or command_of(self._decoded(stored["config"]))
+        return ""
+
+    def sizes(self) -> tuple[int, int]:
+        """Numbers in an observation and in an action of the task it was trained on."""
+        sizes = self.stored()["sizes"]
+        return sizes[SIZES[0]], sizes[SIZES[1]]
+
+    def holds(self, config: RunConfig | dict[str, Any]) -> bool:
+        """Whether this is the run of a config, given as such or encoded."""
+        wanted = config if isinstance(config, dict) else _plain(encode(config))
+        pair = [self.stored()["config"], wanted]
+        with contextlib.suppress(KeyError):
+            ours, theirs = map(identity, pair)
+            if set(ours) == set(theirs):
+                return ours == theirs
+        # Another release wrote one of them: what is missing there has a default.
+        ours, theirs = (identity_of(self._decoded(data)) for data in pair)
+        return ours == theirs
+
+    def _decoded(self, data: dict[str, Any]) -> RunConfig:
+        try:
+            return decode(data)
+        except (UserError, ValueError, TypeError, OverflowError) as error:
+            raise StorageFault(f"{self.config_file} is damaged: {error}") from None
+
+    def records(self) -> list[records.Record]:
+        """All records of the log of metrics."""
+        return records.read_metrics(store.read_bytes(self.metrics_file), str(self.metrics_file))
+
+    def progress(self) -> int:
+        """The last step that timing knows of; 0 if there is none."""
+        return int(records.last_value(self.timing_file, "step") or 0)
+
+    def last_return(self) -> float | None:
+        """The mean return of the last evaluation."""
+        return records.last_value(self.metrics_file, "eval/return_mean")
+
+    def done(self) -> dict[str, Any] | None:
+        """Last step and scores, once the run has ended."""
+        if not self.done_file.is_file():
+            return None
+        done = store.parse_json(store.read_json_bytes(self.done_file), str(self.done_file))
+        if not isinstance(done, dict) or type(done.get("step")) is not int:
+            raise StorageFault(f"{self.done_file} is damaged: no step inside")
+        return done
+
+    def write_done(self, figures: dict[str, Any]) -> None:
+        try:
+            store.publish_file(self.done_file, store.to_json(figures))
+        except OSError as error:
+            raise StorageFault(f"{self.done_file} not written: {error}") from error
+
+    def is_done(self, config: RunConfig | dict[str, Any]) -> bool:
+        """Whether the very run of a config, given as such or encoded, ended with all its steps."""
+        steps = config["steps"] if isinstance(config, dict) else config.steps
+        with contextlib.suppress(BridgeError, OSError):
+            done = self.done()
+            return done is not None and done["step"] >= steps and self.holds(config)
+        return False
+
+    # Checkpoints by name; what is in them is `checkpoint`'s to know.
+
+    def checkpoint(self, kind: str, step: int) -> Path:
+        """`step-000000050000` for a full checkpoint, `weights-...` for weights alone."""
+        return self.ckpt / f"{kind}-{step:012d}"
+
+    def checkpoints(self, kind: str = "step") -> list[tuple[int, Path]]:
+        """Published checkpoints of one kind, oldest first, intact or not."""
+        found = [p for p in self.ckpt.glob(f"{kind}-*") if re.fullmatch("[a-z]+-[0-9]{12}", p.name)]
+        return sorted((step_of(path), path) for path in found)
+
+    def weights(self, which: Which) -> Path:
+        """The checkpoint with the best or the last weights."""
+        return choose("weights", which, {"best": self.best_weights, "last": self.last_weights})()
+
+    def best_weights(self) -> Path:
+        """The checkpoint with the best evaluation whose weights are on disk."""
+        kept = dict(self.checkpoints("weights"))
+        scores = {
+            r["step"]: r["eval/return_mean"]
+            for r in self.records()
+            if r["kind"] == "eval" and r["step"] in kept
+        }
+        return kept[max(scores, key=scores.__getitem__)] if scores else self.last_weights()
+
+    def last_weights(self) -> Path:
+        """The newest full checkpoint."""
+        found = self.checkpoints()
+        if not found:
+            raise UserError(f"{self.path} has no checkpoint yet")
+        return found[-1][1]
+
+    def write_values(self, which: Which, step: int, figures: dict[str, Any]) -> None:
+        """Leave figures of the critic's values with the weights they are of."""
+        store.publish_file(
+            self.values_file, store.to_json({"weights": which, "step": step, **figures})
         )
 
-
-def open_folder(config: RunConfig, spec: EnvSpec) -> store.RunLock:
-    """Make the folder, lock it, sweep leftovers, write the config."""
-    folder = config.folder
-    lock = None
-    try:
-        for part in ("ckpt", "replay"):
-            store.make_folder(folder / part)
-        lock = store.RunLock(folder)
-        _claim(config, spec)
-        return lock
-    except (OSError, BridgeError) as error:
-        if lock is not None:
-            lock.release()
-        if isinstance(error, BridgeError):
-            raise
-        raise UserError(f"{folder} cannot be written: {error.strerror}; change --out") from None
+    def values(self) -> dict[str, Any] | None:
+        """What was left there last, and whether the run still has these weights."""
+        if not self.values_file.is_file():
+            return None
+        found = store.parse_json(store.read_json_bytes(self.values_file), str(self.values_file))
+        found = found if isinstance(found, dict) else {}
+        share = found.get("relative_q_bias", found.get("relative_bias", ""))
+        known = found.get("weights") in ("best", "last") and type(found.get("step")) is int
+        if not known or not (share is None or isinstance(share, float)):
+            raise StorageFault(f"{self.values_file} is damaged: no value bias of known weights")
+        current = False
+        with contextlib.suppress(BridgeError):  # Of a run without checkpoints, nothing is current.
+            current = found["step"] == step_of(self.weights(found["weights"]))
+        return found | {"relative_q_bias": share, "current": current}
 
 
-def _claim(config: RunConfig, spec: EnvSpec) -> None:
-    """With the lock held: check again, sweep leftovers, write the config of a new run."""
-    folder = config.folder
-    check_folder(config, spec)  # Another process may have made the folder its own meanwhile.
-    for part in (folder, folder / "ckpt", folder / "replay"):
-        store.sweep(part)
-    if not (folder / CONFIG).exists():
-        record_config(config, spec)
+def step_of(checkpoint: Path) -> int:
+    """The step in a checkpoint's name."""
+    return int(checkpoint.name.rpartition("-")[2])
 
 
-def record_config(config: RunConfig, spec: EnvSpec) -> None:
-    """Write config.json, if what it holds is not this config."""
-    data = store.to_sealed_json(
-        {"config": encode(config), "sizes": _sizes(spec), "versions": versions()}
-    )
-    path = config.folder / CONFIG
-    if not path.exists() or path.read_bytes() != data:
-        store.publish_file(path, data)
+def walk(
+    root: Path, onerror: Callable[[OSError], None] | None = None
+) -> Iterator[tuple[Path, list[str]]]:
+    """Folders below a root with their files, in a fixed order; no links, nothing inside runs."""
+    for path, children, files in os.walk(root, onerror=onerror):
+        children[:] = sorted(c for c in children if c not in PARTS and c[0] != ".")
+        yield Path(path), files
 
 
-def _sizes(spec: EnvSpec) -> dict[str, int]:
+def find_runs(root: Path, onerror: Callable[[OSError], None]) -> list[RunFolder]:
+    """Our runs below a root, and other people's folders with evaluations alone."""
+    found = [(RunFolder(path), set(files)) for path, files in walk(root, onerror)]
+    return [
+        run
+        for run, files in found
+        if run.evaluations_file.name in files
+        or {run.config_file.name, run.metrics_file.name} <= files
+    ]
+
+
+def versions() -> dict[str, str]:
+    """Releases that decide a trajectory, recorded in every run."""
+    names = ("bridgerl", "torch", "numpy", "gymnasium", "mujoco")
+    return {name: importlib.metadata.version(name) for name in names}
+
+
+def _sizes(spec: "EnvSpec") -> dict[str, int]:
     return dict(zip(SIZES, (spec.obs_dim, spec.action_dim), strict=True))
 
 
-def read_config(run: Path) -> RunConfig:
-    """The config of a run folder."""
-    if not os.path.isfile(run / CONFIG):  # Unlike Path.is_file, False for impossible names too.
-        raise UserError(f"{run} is not a run folder: it has no {CONFIG}")
-    return _decoded(run)
-
-
-def _decoded(run: Path) -> RunConfig:
-    try:
-        return decode(_read(run)["config"])
-    except (UserError, ValueError, TypeError, OverflowError) as error:
-        raise StorageFault(f"{run / CONFIG} is damaged: {error}") from None
-
-
-def _read(run: Path) -> dict[str, Any]:
-    path = run / CONFIG
-    data = store.open_sealed_json(store.read_json_bytes(path), str(path))
-    if not isinstance(data.get("config"), dict):
-        raise StorageFault(f"{path} is damaged: no config inside")
-    sizes = data.get("sizes")
-    if not isinstance(sizes, dict) or not all(type(sizes.get(n)) is int for n in SIZES):
-        raise StorageFault(f"{path} is damaged: no sizes inside")
-    return data
-
-
-def read_spec(run: Path) -> EnvSpec:
-    """The sizes of the task a run was trained on."""
-    sizes = _read(run)["sizes"]
-    return EnvSpec(read_config(run).env, *(sizes[name] for name in SIZES))
-
-
-def _identity(run: Path) -> dict[str, Any]:
-    """What decides the trajectory of the run in a folder."""
-    return identity(_plain(encode(_decoded(run))))
-
-
-def holds(run: Path, config: RunConfig) -> bool:
-    """Whether the run in a folder is this one."""
-    return _identity(run) == identity(_plain(encode(config)))
+def identity_of(config: RunConfig) -> dict[str, Any]:
+    """What decides a trajectory, flat by flag name, as it reads back from JSON."""
+    return identity(_plain(encode(config)))
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
     """The value as it reads back from JSON: tuples become lists."""
-    return store.parse_json(store.to_json(data), CONFIG)
-
-
-def best_weights(run: Path) -> Path:
-    """The checkpoint with the best evaluation whose weights are on disk."""
-    kept = {f"weights-{step:012d}": path for step, path in checkpoint.checkpoints(run, "weights")}
-    records = read_metrics(store.read_bytes(run / "metrics.jsonl"))
-    scores = {
-        checkpoint.folder_name("weights", r["step"]): r["eval/return_mean"]
-        for r in records
-        if r["kind"] == "eval"
-    }
-    known = [name for name in kept if name in scores]
-    if not known:
-        return last_weights(run)
-    return kept[max(known, key=lambda name: scores[name])]
-
-
-def last_weights(run: Path) -> Path:
-    """The newest full checkpoint."""
-    found = checkpoint.checkpoints(run)
-    if not found:
-        raise UserError(f"{run} has no checkpoint yet")
-    return found[-1][1]
-
-
-def verify(run: Path) -> list[str]:
-    """Check every checksum of a run; returns what was checked, raises at the first damage."""
-    capacity = read_config(run).train.buffer_size
-    checked = [CONFIG]
-    found = checkpoint.checkpoints(run)
-    if not found and (run / checkpoint.DONE).exists():
-        raise StorageFault(f"{run} is finished but has no checkpoint")
-    for _, path in found + checkpoint.checkpoints(run, "weights"):
-        try:
-            _verify_checkpoint(run, path, capacity)
-        except StorageFault:
-            if os.path.lexists(path):
-                raise
-            continue  # The run is under way and has pruned it in this moment.
-        checked.append(path.name)
-    log = run / "metrics.jsonl"
-    if os.path.lexists(log):
-        read_metrics(store.read_bytes(log))
-        checked.append(log.name)
-    return checked
-
-
-def _verify_checkpoint(run: Path, path: Path, capacity: int) -> None:
-    """Every checksum of one checkpoint, its replay rows and its part of the log."""
-    if path.name.startswith("weights-"):
-        checkpoint.load_weights(path)
-        return
-    checkpoint.load(run, path)
-    for _ in checkpoint.replay_rows(run, path, capacity):
-        pass
-
-
-def compare(a: Path, b: Path) -> str | None:
-    """The first difference between two runs' metrics, weights, generators and replay, or None."""
-    ours, theirs = (_identity(p) for p in (a, b))
-    for name in sorted(set(ours) | set(theirs)):
-        if ours.get(name) != theirs.get(name):
-            return f"config {name}: {ours.get(name)!r} against {theirs.get(name)!r}"
-    lines = [store.read_bytes(p / "metrics.jsonl").splitlines() for p in (a, b)]
-    for number, (x, y) in enumerate(zip(*lines, strict=False), 1):
-        if x != y:
-            ours, theirs = (line.decode(errors="replace")[:200] for line in (x, y))
-            return f"metrics.jsonl line {number}: {ours} against {theirs}"
-    if len(lines[0]) != len(lines[1]):
-        return f"metrics.jsonl: {len(lines[0])} lines against {len(lines[1])}"
-    return _compare_checkpoints(a, b)
-
-
-def _compare_checkpoints(a: Path, b: Path) -> str | None:
-    paths = [last_weights(run) for run in (a, b)]
-    if paths[0].name != paths[1].name:
-        return f"last checkpoint: {paths[0].name} against {paths[1].name}"
-    (one, _), (two, _) = (checkpoint.load(r, p) for r, p in zip((a, b), paths, strict=True))
-    for name in sorted(set(one.state) | set(two.state)):
-        if one.state.get(name) != two.state.get(name):
-            return f"{name} in state.json of {paths[0].name}"
-    for x, y in ((one.tensors, two.tensors), (one.episode, two.episode)):
-        name = _first_difference(x, y)
-        if name is not None:
-            return f"{name} in {paths[0].name}"
-    if _replay_digest(a, paths[0]) != _replay_digest(b, paths[1]):
-        return f"replay rows of {paths[0].name}"
-    return None
-
-
-def _replay_digest(run: Path, path: Path) -> str:
-    """Digest of the live replay rows in order, however they are split over files."""
-    capacity = read_config(run).train.buffer_size
-    digest = hashlib.sha256()
-    for _, rows in checkpoint.replay_rows(run, path, capacity):
-        digest.update(rows.numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _first_difference(a: dict[str, Tensor], b: dict[str, Tensor]) -> str | None:
-    for name in sorted(set(a) | set(b)):
-        x, y = a.get(name), b.get(name)
-        if x is None or y is None or x.shape != y.shape or x.dtype != y.dtype:
-            return name
-        if not torch.equal(x.reshape(-1).view(torch.uint8), y.reshape(-1).view(torch.uint8)):
-            return name
-    return None
+    return json.loads(store.to_json(data))

@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,8 @@ import psutil
 from bridgerl.errors import StorageFault
 from bridgerl.runs import store
 from bridgerl.runs.failpoint import failpoint
+from bridgerl.runs.folder import RunFolder
+from bridgerl.runs.records import Record, read_metrics
 
 # Our names on the left, the tags Stable-Baselines3 users look for on the right.
 SB3_TAGS = {
@@ -31,22 +32,20 @@ SB3_TAGS = {
     "eval/length_mean": "eval/mean_ep_length",
 }
 
-Record = dict[str, Any]
-
 
 class RunLog:
     """Append-only log of one run; `resume` cuts it back to what a checkpoint saw."""
 
-    def __init__(self, run: Path, *, tensorboard: bool) -> None:
+    def __init__(self, run: RunFolder, *, tensorboard: bool) -> None:
         self._run = run
-        self._file = store.open_owned(run / "metrics.jsonl", "ab")
+        self._file = store.open_owned(run.metrics_file, "ab")
         try:
-            self._timing = store.open_owned(run / "timing.jsonl", "ab")
+            self._timing = store.open_owned(run.timing_file, "ab")
         except StorageFault:
             self._file.close()
             raise
         # Checkpoints rest on the log, so a power cut must not take its name away.
-        store.sync_folder(run)
+        store.sync_folder(run.path)
         self._hash = hashlib.sha256()
         self._bytes = 0
         self._pending = b""
@@ -57,9 +56,9 @@ class RunLog:
 
     def resume(self, mark: dict[str, Any], step: int) -> None:
         """Forget everything written after the checkpoint at this step."""
-        size = mark["bytes"]
-        data = store.read_bytes(self._run / "metrics.jsonl", size)
-        records = read_metrics(data)
+        size, path = mark["bytes"], self._run.metrics_file
+        data = store.read_bytes(path, size)
+        records = read_metrics(data, str(path))
         failpoint("log.resume")
         os.ftruncate(self._file.fileno(), size)
         failpoint("log.truncated")
@@ -69,7 +68,7 @@ class RunLog:
 
     def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """Append one record; non-finite numbers become null."""
-        record: Record = {"kind": kind, "step": step} | {k: _plain(v) for k, v in values.items()}
+        record: Record = {"kind": kind, "step": step, **store.finite(values)}
         self._pending += json.dumps(record, allow_nan=False).encode() + b"\n"
         self._append()
         if kind == "eval":
@@ -91,7 +90,7 @@ class RunLog:
         """Length and checksum of all written so far, synced to disk."""
         self._append()
         if self._pending:
-            raise OSError("metrics.jsonl cannot be written")
+            raise OSError(f"{self._run.metrics_file.name} cannot be written")
         os.fsync(self._file.fileno())
         if self._writer is not None:
             with self._spare_tensorboard():
@@ -99,7 +98,6 @@ class RunLog:
         return {"bytes": self._bytes, "sha256": self._hash.hexdigest()}
 
     def close(self) -> None:
-        """Flush everything."""
         self._append()
         self._file.close()
         self._timing.close()
@@ -117,8 +115,8 @@ class RunLog:
     def _write_evaluations(self) -> None:
         """The arrays of Stable-Baselines3's EvalCallback, so its plotting tools work here."""
         rows = self.evaluations
-        path = self._run / "evaluations.npz"
-        temporary = self._run / ".tmp-evaluations.npz"
+        path = self._run.evaluations_file
+        temporary = path.with_name(f".tmp-{path.name}")
         try:
             np.savez(
                 temporary,
@@ -138,7 +136,7 @@ class RunLog:
             from torch.utils.tensorboard import SummaryWriter
 
             # Curves drawn after the checkpoint belong to a future that did not happen.
-            self._writer = SummaryWriter(str(self._run / "tb"), purge_step=step + 1)
+            self._writer = SummaryWriter(str(self._run.tensorboard), purge_step=step + 1)
 
     def _tensorboard(self, step: int, record: Record) -> None:
         self._open_tensorboard(step)
@@ -178,60 +176,6 @@ def _write_whole(file: io.FileIO, data: bytes, size: int, name: str) -> bool:
     with contextlib.suppress(OSError):
         os.ftruncate(file.fileno(), size)
     return False
-
-
-def read_metrics(data: bytes) -> list[Record]:
-    """Records of a metrics.jsonl, refusing lines that are not what `record` writes.
-
-    A last line without its end is one being written right now, or torn by a kill: not yet there.
-    """
-    records = []
-    for number, line in enumerate(data.split(b"\n")[:-1], 1):
-        record = store.parse_json(line, f"metrics.jsonl line {number}")
-        if not _is_record(record):
-            raise StorageFault(f"metrics.jsonl line {number} is damaged: not a record")
-        records.append(record)
-    return records
-
-
-def _is_record(record: Any) -> bool:
-    """Whether `record` could have written this, as far as its readers rely on it."""
-    if not isinstance(record, dict) or type(record.get("step")) is not int:
-        return False
-    if record.get("kind") != "eval":
-        return isinstance(record.get("kind"), str)
-    rows = [
-        [record.get("eval/return_mean")],
-        record.get("eval/returns"),
-        record.get("eval/lengths"),
-    ]
-    return all(
-        isinstance(row, list) and row and all(type(v) in (int, float) for v in row) for row in rows
-    )
-
-
-def summary(evaluations: list[Record]) -> dict[str, Any]:
-    """Best, final and average of the evaluation means: the three ways tables are made."""
-    means = [r["eval/return_mean"] for r in evaluations]
-    if not means:
-        return {}
-    best = max(range(len(means)), key=means.__getitem__)
-    return {
-        "best_return": means[best],
-        "best_step": evaluations[best]["step"],
-        "final_return": means[-1],
-        "average_return": sum(means) / len(means),
-        "last_ten_return": sum(means[-10:]) / len(means[-10:]),
-    }
-
-
-def _plain(value: Any) -> Any:
-    """A JSON value: floats finite or null, lists element by element."""
-    if isinstance(value, list):
-        return [_plain(v) for v in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value
 
 
 def _rectangle(rows: list[list[float]]) -> np.ndarray:

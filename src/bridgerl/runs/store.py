@@ -31,6 +31,15 @@ def to_json(data: Any) -> bytes:
     return json.dumps(data, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
 
 
+def finite(data: Any) -> Any:
+    """The same data with None for NaN and infinity."""
+    if isinstance(data, dict):
+        return {key: finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data
+
+
 def parse_json(data: bytes, name: str) -> Any:
     """Strict JSON: no duplicate keys, no NaN, no bombs; the fault names the file."""
 
@@ -146,11 +155,9 @@ def publish_file(path: Path, data: bytes) -> None:
         raise
 
 
-def publish_folder(
-    parent: Path, name: str, files: dict[str, bytes], manifest: dict[str, Any]
-) -> None:
+def publish_folder(path: Path, files: dict[str, bytes], manifest: dict[str, Any]) -> None:
     """Write a folder of files with a checksummed manifest, under its name at once or not at all."""
-    temporary = parent / f".tmp-{name}-{secrets.token_hex(4)}"
+    temporary = path.parent / f".tmp-{path.name}-{secrets.token_hex(4)}"
     listing = [
         {"name": key, "size": len(data), "sha256": sha256(data)} for key, data in files.items()
     ]
@@ -163,11 +170,11 @@ def publish_folder(
         write_file(temporary / MANIFEST, to_sealed_json(full))
         sync_folder(temporary)
         failpoint("ckpt.after_manifest")
-        if os.path.lexists(parent / name):  # Left by a branch of the run that was given up.
-            discard(parent / name)
-        temporary.rename(parent / name)
+        if os.path.lexists(path):  # Left by a branch of the run that was given up.
+            discard(path)
+        temporary.rename(path)
         failpoint("ckpt.after_rename")
-        sync_folder(parent)
+        sync_folder(path.parent)
     except OSError:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -235,10 +242,10 @@ def _delete(path: Path) -> None:
 
 
 class RunLock:
-    """A kernel lock on a run folder: one writer, released even by kill -9."""
+    """A kernel lock on a file, and so on its folder: one writer, released even by kill -9."""
 
-    def __init__(self, folder: Path) -> None:
-        self._file = open_owned(folder / "run.lock", "a+b")
+    def __init__(self, path: Path) -> None:
+        self._file = open_owned(path, "a+b")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -248,12 +255,11 @@ class RunLock:
             if not isinstance(error, BlockingIOError):
                 raise
             raise Busy(
-                f"{folder} is being written by process {holder}; wait for it or change --out"
+                f"{path.parent} is being written by process {holder}; wait for it or change --out"
             ) from None
         with contextlib.suppress(OSError):  # On a full disk it is a lock all the same.
             self._file.truncate(0)
             self._file.write(str(os.getpid()).encode())
 
     def release(self) -> None:
-        """Let the next writer in."""
         self._file.close()

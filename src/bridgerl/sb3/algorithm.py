@@ -22,13 +22,13 @@ from bridgerl.agent import Agent
 from bridgerl.critics import CriticConfig
 from bridgerl.errors import NumericFault, StorageFault, UserError, nearest
 from bridgerl.nn.flat import GuardedAdam
-from bridgerl.runs.checkpoint import check_fit
 from bridgerl.runs.log import SB3_TAGS
+from bridgerl.runs.tensors import check_fit
 from bridgerl.sb3 import files, settings
 from bridgerl.sb3.policy import AgentPolicy, flat
 from bridgerl.streams import Streams
 from bridgerl.training.envs import check_spaces
-from bridgerl.training.loop import LOST_UPDATES_IN_A_ROW
+from bridgerl.training.step import LOST_UPDATES_IN_A_ROW
 from bridgerl.types import Batch
 
 SPACES = ("observation_space", "action_space")

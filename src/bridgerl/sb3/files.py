@@ -13,8 +13,7 @@ from torch import Tensor
 from bridgerl.config import decode_fields
 from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs import store
-from bridgerl.runs.checkpoint import check_fit
-from bridgerl.runs.tensors import pack, unpack
+from bridgerl.runs.tensors import check_fit, pack, unpack
 
 FORMAT = 1
 CONFIG, TENSORS = "config.json", "model.safetensors"

@@ -18,7 +18,7 @@ from bridgerl.errors import BridgeError
 from bridgerl.plots import check_plotting
 from bridgerl.presets import resolve
 from bridgerl.runs import store
-from bridgerl.runs.folder import holds
+from bridgerl.runs.folder import RunFolder
 from bridgerl.training.loop import train
 from bridgerl.truth.toy import ToyConfig
 
@@ -128,14 +128,11 @@ class TrainJob(Job):
 
     def is_done_in(self, folder: Path) -> bool:
         """Whether this very run ended with all its steps; `train` refuses another's folder."""
-        with contextlib.suppress(BridgeError, OSError, KeyError, TypeError):
-            done = store.parse_json(store.read_bytes(folder / "DONE"), "DONE")
-            return done["step"] >= self.steps and holds(folder, self.config)
-        return False
+        return RunFolder(folder).is_done(self.config)
 
     def progress(self) -> int:
         """The step of the last line of timing.jsonl."""
-        return last_step(self.folder / "timing.jsonl")
+        return RunFolder(self.folder).progress()
 
     def run(self) -> None:
         """Train, or resume."""
@@ -215,7 +212,7 @@ class ToyJob(Job):
     def run(self) -> None:
         """Run it, its table into a file, unless another study has just done so."""
         store.make_folder(self.folder)
-        lock = store.RunLock(self.folder)
+        lock = RunFolder(self.folder).lock()
         try:
             if self.done():
                 return

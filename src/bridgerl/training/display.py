@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-from datetime import timedelta
 from typing import Self
 
 from rich.console import Console
@@ -11,9 +10,13 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
+    TimeRemainingColumn,
 )
+from rich.text import Text
 
 
 class Display:
@@ -26,24 +29,22 @@ class Display:
             SpinnerColumn(),
             BarColumn(bar_width=28),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[speed]} steps/s"),
-            TextColumn("eta {task.fields[eta]}"),
+            _Speed(),
+            TextColumn("eta"),
+            TimeRemainingColumn(),
             TextColumn("train return {task.fields[result]}"),
             console=self.console,
             disable=not self._live,
+            speed_estimate_period=10.0,  # Warm-up steps are much faster than the others.
         )
-        self._task = self._progress.add_task("", total=total, speed="-", eta="-", result="-")
-        self._total = total
-        self._last = (0.0, 0)
-        self._speed = 0.0
+        self._task = self._progress.add_task("", total=total, result="-")
+        self._due = 0.0
 
     def __enter__(self) -> Self:
-        """Show the bar."""
         self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the terminal as it was."""
         self._progress.stop()
 
     def say(self, text: str) -> None:
@@ -60,31 +61,22 @@ class Display:
         self._progress.start()
 
     def update(self, step: int, last_return: float | None) -> None:
-        """Move the bar, at most a few times a second."""
-        if not self._live:
-            return
-        now = time.monotonic()
-        then, before = self._last
-        if now - then < 0.5:
-            return
-        self._last = (now, step)
-        if then == 0.0:
-            return
-        # An average that forgets within seconds: warm-up steps are much faster than the others.
-        latest = (step - before) / (now - then)
-        self._speed = latest if self._speed == 0.0 else 0.8 * self._speed + 0.2 * latest
-        left = (self._total - step) / self._speed if self._speed > 0 else 0.0
-        self._progress.update(
-            self._task,
-            completed=step,
-            speed=f"{self._speed:.0f}",
-            eta=str(timedelta(seconds=round(left))),
-            result="-" if last_return is None else f"{last_return:.1f}",
-        )
+        """Move the bar, at most twice a second."""
+        if self._live and time.monotonic() >= self._due:
+            self._due = time.monotonic() + 0.5
+            result = "-" if last_return is None else f"{last_return:.1f}"
+            self._progress.update(self._task, completed=step, result=result)
 
     def finish(self, step: int) -> None:
         """Leave the bar at the last step."""
-        self._progress.update(self._task, total=step, completed=step, eta="done")
+        self._progress.update(self._task, total=step, completed=step)
+
+
+class _Speed(ProgressColumn):
+    """Steps a second of late."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.speed or 0:.0f} steps/s")
 
 
 class _Console(Console):

@@ -1,16 +1,17 @@
 """A Gymnasium environment as learners see it: flat float32, actions in [-1, 1], faults named."""
 
 import importlib
-import importlib.metadata
 import os
 import sys
 import warnings
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
 from bridgerl.errors import EnvFault, UserError, nearest
+from bridgerl.runs.folder import versions
 from bridgerl.streams import derive_seed
 from bridgerl.types import EnvSpec
 
@@ -101,7 +102,6 @@ class Task:
             self.step(action)
 
     def close(self) -> None:
-        """Free the environment."""
         self.env.close()
 
     def _observation(self, obs: Any) -> np.ndarray:
@@ -176,10 +176,34 @@ def check_spaces(env_id: str, env: gym.Env[Any, Any]) -> EnvSpec:
     return EnvSpec(env_id, int(np.prod(obs.shape)), int(np.prod(action.shape)))
 
 
-def versions() -> dict[str, str]:
-    """Releases that decide a trajectory, recorded in every run."""
-    names = ("bridgerl", "torch", "numpy", "gymnasium", "mujoco")
-    return {name: importlib.metadata.version(name) for name in names}
+def check_env(env_id: str, steps: int = 200) -> dict[str, Any]:
+    """Step an environment twice with one seed and the same actions, and compare bit for bit."""
+    with closing(Task(env_id, 0, "check")) as task:
+        traces = [_trace(task, steps) for _ in range(2)]
+    same = len({len(t) for t in traces}) == 1 and all(map(np.array_equal, *traces))
+    return {
+        "env": env_id,
+        "obs_dim": task.spec.obs_dim,
+        "action_dim": task.spec.action_dim,
+        "reproducible": same,
+        "time_limit": task.time_limit,
+        "versions": versions(),
+    }
+
+
+def _trace(task: Task, steps: int) -> list[np.ndarray]:
+    """Observations and rewards of a few episodes under fixed random actions."""
+    draws = np.random.default_rng(0)
+    episode = 0
+    rows = [task.reset(episode)]
+    for _ in range(steps):
+        action = draws.uniform(-1, 1, task.spec.action_dim).astype(np.float32)
+        out = task.step(action)
+        rows.append(np.append(out.obs.astype(np.float64), out.reward))
+        if out.terminated or out.truncated:
+            episode += 1
+            rows.append(task.reset(episode))
+    return rows
 
 
 def _quiet_mujoco() -> None:

@@ -25,12 +25,10 @@ class EvalResult:
 
     @property
     def mean(self) -> float:
-        """Mean return."""
         return float(np.mean(self.returns))
 
     @property
     def std(self) -> float:
-        """Standard deviation of the returns over episodes."""
         return float(np.std(self.returns))
 
 

@@ -11,21 +11,20 @@ import torch
 
 from bridgerl.agent import Agent
 from bridgerl.config import RunConfig, checked
-from bridgerl.errors import NumericFault, StorageFault, UserError
+from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs import checkpoint, store
-from bridgerl.runs.failpoint import failpoint
-from bridgerl.runs.folder import check_folder, open_folder, record_config
-from bridgerl.runs.log import RunLog, summary
+from bridgerl.runs.folder import RunFolder
+from bridgerl.runs.log import RunLog
+from bridgerl.runs.records import evaluations_of
 from bridgerl.training.display import Display
 from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import evaluate
 from bridgerl.training.process import StopSignal, check_device, tuned_process
 from bridgerl.training.replay import check_memory
 from bridgerl.training.state import Counters, RunState
+from bridgerl.training.step import Episode, TrainStep
 from bridgerl.training.threads import settle_threads
 
-LOST_UPDATES_IN_A_ROW = 3
-LOST_UPDATES_CHECK = 100
 FAILED_SAVES_IN_A_ROW = 3
 Q_ALARM = 10.0
 """Times the largest possible return at which values are called diverging."""
@@ -44,30 +43,31 @@ class Stopped(Exception):
 def train(config: RunConfig, *, quiet: bool = False) -> Path:
     """Train, or resume, one run; returns its folder. Nothing is written before all fits."""
     config = checked(config)
+    run = RunFolder(config.folder)
     check_device(config.train.device)
     task = Task(config.env, config.seed)
     try:
         config = settle_threads(config, task.spec)
         check_memory(task.spec, min(config.train.buffer_size, config.steps))
-        check_folder(config, task.spec)
+        run.check(config, task.spec)
         with (
             contextlib.closing(Trainer(config, task)) as trainer,
             tuned_process(config.train.threads),
         ):
-            lock = open_folder(config, task.spec)
+            lock = run.open(config, task.spec)
             try:
                 with Display(config.steps, quiet=quiet) as display, StopSignal() as stop:
                     trainer.run(display, stop)
             except Exception as error:
                 if not isinstance(error, UserError | Stopped):
-                    with (config.folder / "run.log").open("a") as file:
+                    with run.failures_file.open("a") as file:
                         traceback.print_exc(file=file)
                 raise
             finally:
                 lock.release()
     finally:
         task.close()
-    return config.folder
+    return run.path
 
 
 class Trainer:
@@ -79,13 +79,11 @@ class Trainer:
 
     def __init__(self, config: RunConfig, task: Task) -> None:
         self.config = config
-        self.run_folder = config.folder
+        self.folder = RunFolder(config.folder)
         self.task = task
         self.state = RunState(config, task)
+        self.step = TrainStep(self.state, config.train)
         self.eval_task = Task(config.env, config.seed, "eval")
-        self._explore = self.state.streams("explore")
-        self._replay_draws = self.state.streams("replay", "cpu")
-        self._warmup_draws = self.state.streams("warmup", "cpu")
         self._failed_saves = 0
         self._warned: set[str] = set()
         self._clock = (time.monotonic(), 0)
@@ -101,29 +99,25 @@ class Trainer:
 
     @property
     def agent(self) -> Agent:
-        """The agent that learns."""
         return self.state.agent
 
     @property
     def counters(self) -> Counters:
-        """Where the run stands."""
         return self.state.counters
 
     def close(self) -> None:
-        """Free the evaluation environment."""
         self.eval_task.close()
 
     def run(self, display: Display, stop: StopSignal) -> None:
         """Train to the end, or to the first signal."""
         self.display, self.stop = display, stop
-        with contextlib.closing(
-            RunLog(self.run_folder, tensorboard=self.config.log.tensorboard)
-        ) as self.log:
+        log = RunLog(self.folder, tensorboard=self.config.log.tensorboard)
+        with contextlib.closing(log) as self.log:
             self._resume()
             self.log.timing(self.counters.step, start=1.0)
-            record_config(self.config, self.task.spec)
+            self.folder.write_config(self.config, self.task.spec)
             if not self._reached_end():
-                (self.run_folder / "DONE").unlink(missing_ok=True)
+                self.folder.done_file.unlink(missing_ok=True)
             self._loop()
             self._finish()
 
@@ -133,7 +127,10 @@ class Trainer:
             self._evaluate()  # Due at the checkpoint's step, if a signal came in between.
         finished, stopping = self._reached_end(), self.stop.number
         while not finished and stopping is None:
-            self._step()
+            episode = self.step(figures=(c.step + 1) % config.log.every == 0)
+            if episode is not None:
+                self._log_episode(episode)
+            self.display.update(c.step, c.recent[-1][0] if c.recent else None)
             if c.step % config.log.every == 0:
                 self._log()
             if c.step % config.eval.every == 0 or c.step >= config.steps:
@@ -146,52 +143,10 @@ class Trainer:
             self.log.timing(c.step, **self._overhead)
             raise Stopped(stopping, c.step)
 
-    def _step(self) -> None:
-        """One environment step and, after warm-up, one update."""
-        c, train = self.counters, self.config.train
-        obs = self.task.obs
-        if c.step < train.warmup:
-            shape = (self.task.spec.action_dim,)
-            action = torch.rand(shape, generator=self._warmup_draws).mul_(2).sub_(1).numpy()
-        else:
-            action = self.agent.act(obs, explore=True, generator=self._explore)
-        out = self.task.step(action)
-        if not out.diverged:
-            discount = 0.0 if out.terminated else train.discount
-            self.state.replay.add(obs, action, out.reward, discount, out.obs)
-        c.step += 1
-        c.episode_return += out.reward
-        failpoint("train.step")
-        if c.step > train.warmup:
-            batch = self.state.replay.sample(train.batch_size, self._replay_draws, train.device)
-            if c.step % self.config.log.every == 0:
-                self.state.metrics |= self.agent.figures(batch)
-            self.state.metrics |= self.agent.update(batch)
-            if self.agent.updates % LOST_UPDATES_CHECK == 0:
-                self._check_numbers()
-        if out.terminated or out.truncated:
-            self._end_episode(out.diverged)
-        self.display.update(c.step, c.recent[-1][0] if c.recent else None)
-
-    def _end_episode(self, diverged: bool) -> None:
-        c = self.counters
-        length = len(self.task.actions)
-        c.recent = [*c.recent, [c.episode_return, float(length)]][-100:]
-        values: dict[str, Any] = {"episode/return": c.episode_return, "episode/length": length}
-        if diverged:
-            c.diverged += 1
-            values["episode/diverged"] = True
-        self.log.record("episode", c.step, values)
-        c.episode += 1
-        c.episode_return = 0.0
-        self.task.reset(c.episode)
-
-    def _check_numbers(self) -> None:
-        if float(self.agent.worst_streak()) >= LOST_UPDATES_IN_A_ROW:
-            raise NumericFault(
-                f"{LOST_UPDATES_IN_A_ROW} updates in a row had a non-finite loss or gradient by "
-                f"step {self.counters.step}; lower the learning rate or check the reward scale"
-            )
+    def _log_episode(self, episode: Episode) -> None:
+        values = {"episode/return": episode.total, "episode/length": episode.length}
+        diverged = {"episode/diverged": True} if episode.diverged else {}
+        self.log.record("episode", self.counters.step, values | diverged)
 
     def _log(self) -> None:
         c = self.counters
@@ -226,7 +181,7 @@ class Trainer:
             self._warn_once("advice", advice)
 
     def _warn_once(self, kind: str, text: str) -> None:
-        """Warn once a run of each kind: figures move, the advice does not."""
+        """Numbers move, the advice does not."""
         if kind not in self._warned:
             self._warned.add(kind)
             self.display.warn(text)
@@ -259,28 +214,27 @@ class Trainer:
         if c.best_return is None or result.mean > c.best_return:
             c.best_return, c.best_step = result.mean, c.step
         if c.best_step == c.step or c.step % config.save.weights_every == 0:
-            self._save_weights()
+            try:
+                checkpoint.save_weights(self.folder, c.step, self.state.weights())
+            except OSError as error:
+                self.display.warn(f"best weights not saved: {error}")
         self.display.say(
             f"step {c.step:>9,}  eval return {result.mean:10.1f} +- {result.std:.1f}"
             f"  best {c.best_return:.1f}"
         )
         self._overhead["eval_seconds"] += time.monotonic() - started
 
-    def _save_weights(self) -> None:
-        try:
-            checkpoint.save_weights(self.run_folder, self.counters.step, self.state.weights())
-        except OSError as error:
-            self.display.warn(f"best weights not saved: {error}")
-
     def _save(self, *, must: bool) -> None:
         """Publish a checkpoint. A full disk is survived twice, unless the run ends here."""
-        self._check_numbers()
+        self.step.check_numbers()
         started = time.monotonic()
         try:
             state, keep = self.state, self.config.save.keep
             snap = state.snapshot(self.log.mark())
-            checkpoint.save(self.run_folder, snap, state.replay, state.segments, keep)
-            self._prune_weights()
+            checkpoint.save(self.folder, snap, state.replay, state.segments, keep)
+            for step, path in self.folder.checkpoints("weights"):
+                if step != state.counters.best_step and step % self.config.save.weights_every:
+                    store.discard(path)
             self._failed_saves = 0
         except OSError as error:
             self._failed_saves += 1
@@ -290,44 +244,33 @@ class Trainer:
             self.display.warn(f"{what}; trying again in {self.config.save.every} steps")
         self._overhead["checkpoint_seconds"] += time.monotonic() - started
 
-    def _prune_weights(self) -> None:
-        for step, path in checkpoint.checkpoints(self.run_folder, "weights"):
-            if step != self.counters.best_step and step % self.config.save.weights_every:
-                store.discard(path)
-
     def _resume(self) -> None:
         """Go on from the newest intact checkpoint, or begin."""
         config, say = self.config, self.display.say
         say(
             f"{config.env}: {config.actor_name}+{config.critic_name} ({config.preset}), "
-            f"seed {config.seed}, {config.steps:,} steps -> {self.run_folder}"
+            f"seed {config.seed}, {config.steps:,} steps -> {self.folder.path}"
         )
-        found = checkpoint.newest(self.run_folder, self.state.replay, self.display.warn)
+        found = checkpoint.newest(self.folder, self.state.replay, self.display.warn)
         if found is None:
             self.log.resume({"bytes": 0}, 0)
             self.task.reset(0)
             return
         snap, segments = found
         for reason in self.state.restore(snap, segments):
-            self._not_exact(reason)
+            if config.save.require_exact:
+                raise UserError(f"resume would not be bit-exact: {reason}")
+            self.counters.inexact.append(f"step {self.counters.step}: {reason}")
+            self.display.warn(f"resumed run is not bit-exact: {reason}")
         self.log.resume(snap.metrics, snap.step)
         self._clock = (time.monotonic(), snap.step)
         say(f"{'already finished' if self._reached_end() else 'resuming'} at step {snap.step:,}")
 
-    def _not_exact(self, reason: str) -> None:
-        if self.config.save.require_exact:
-            raise UserError(f"resume would not be bit-exact: {reason}")
-        self.counters.inexact.append(f"step {self.counters.step}: {reason}")
-        self.display.warn(f"resumed run is not bit-exact: {reason}")
-
     def _finish(self) -> None:
         c = self.counters
-        figures: dict[str, Any] = {"step": c.step, **summary(self.log.evaluations)}
+        figures: dict[str, Any] = {"step": c.step, **evaluations_of(self.log.evaluations).summary()}
         figures |= {"diverged_episodes": c.diverged, "exact": not c.inexact}
-        try:
-            store.publish_file(self.run_folder / "DONE", store.to_json(figures))
-        except OSError as error:
-            raise StorageFault(f"{self.run_folder / 'DONE'} not written: {error}") from error
+        self.folder.write_done(figures)
         self.log.timing(c.step, **self._overhead)
         self.display.finish(c.step)
         if "best_return" in figures:
@@ -335,4 +278,4 @@ class Trainer:
                 f"done: best {figures['best_return']:.1f} at step {figures['best_step']:,}, "
                 f"final {figures['final_return']:.1f}, average {figures['average_return']:.1f}"
             )
-        self.display.say(f"run folder: {self.run_folder}")
+        self.display.say(f"run folder: {self.folder.path}")

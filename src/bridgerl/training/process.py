@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import torch
 
 from bridgerl.errors import UserError
-from bridgerl.training.envs import versions
+from bridgerl.runs.folder import versions
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
@@ -115,13 +115,11 @@ class StopSignal:
         self._previous = {n: h for n, h in handlers.items() if h != signal.SIG_IGN}
 
     def __enter__(self) -> "StopSignal":
-        """Take the signals over."""
         for number in self._previous:
             signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Give the signals back."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 

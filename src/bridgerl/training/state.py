@@ -10,8 +10,8 @@ from torch import Tensor
 from bridgerl.agent import Agent, build_agent, plays
 from bridgerl.config import RunConfig
 from bridgerl.errors import EnvFault, StorageFault, UserError
-from bridgerl.runs import checkpoint
-from bridgerl.runs.checkpoint import Snapshot
+from bridgerl.runs.checkpoint import STATE, TENSORS, Snapshot
+from bridgerl.runs.tensors import check_fit, without_prefix
 from bridgerl.streams import Streams
 from bridgerl.training.envs import Task
 from bridgerl.training.process import fingerprint
@@ -98,7 +98,7 @@ class RunState:
         try:
             self.counters = Counters(**snap.state)
         except TypeError as error:
-            raise StorageFault(f"state.json of step {snap.step} is damaged: {error}") from None
+            raise StorageFault(f"{STATE} of step {snap.step} is damaged: {error}") from None
         then, now = snap.fingerprint, fingerprint(self._config.threads, self._config.device)
         changed = [f"{k} {then.get(k)} -> {v}" for k, v in now.items() if then.get(k) != v]
         reasons = ["; ".join(changed)] if changed else []
@@ -114,10 +114,10 @@ class RunState:
         wanted = self._agent_tensors() | self._stream_tensors()
         metrics = {k: v for k, v in snap.tensors.items() if k.startswith("metric.")}
         wanted |= dict.fromkeys(metrics, torch.zeros(()))
-        checkpoint.check_fit(snap.tensors, wanted, f"{checkpoint.TENSORS} of step {snap.step}")
-        self.agent.load_state_dict(_without_prefix(snap.tensors, "agent."))
-        self.streams.load(_without_prefix(snap.tensors, "stream."))
-        self.metrics = _without_prefix(metrics, "metric.")
+        check_fit(snap.tensors, wanted, f"{TENSORS} of step {snap.step}")
+        self.agent.load_state_dict(without_prefix(snap.tensors, "agent."))
+        self.streams.load(without_prefix(snap.tensors, "stream."))
+        self.metrics = without_prefix(metrics, "metric.")
 
     def _restore_episode(self, snap: Snapshot) -> bool:
         """Replay the episode's actions; True when the environment stands where it stood."""
@@ -134,7 +134,3 @@ class RunState:
 
     def _stream_tensors(self) -> dict[str, Tensor]:
         return {f"stream.{k}": v for k, v in self.streams.state().items()}
-
-
-def _without_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -8,7 +8,7 @@ import torch
 
 from bridgerl.agent import build_agent
 from bridgerl.config import RunConfig
-from bridgerl.runs.folder import CONFIG, read_config
+from bridgerl.runs.folder import RunFolder
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, EnvSpec
 
@@ -21,8 +21,9 @@ def settle_threads(config: RunConfig, spec: EnvSpec) -> RunConfig:
     """Replace 0 threads by a number: the run's own if it began before, else the probe's."""
     if config.train.threads > 0:
         return config
-    known = (config.folder / CONFIG).exists()
-    n = read_config(config.folder).train.threads if known else probe_threads(config, spec)
+    run = RunFolder(config.folder)
+    known = run.config_file.exists()
+    n = run.read_config().train.threads if known else probe_threads(config, spec)
     return dataclasses.replace(config, train=dataclasses.replace(config.train, threads=n))
 
 

@@ -1,6 +1,8 @@
 """How honest a critic's values are: Q(s, a) against the returns that its own policy then got."""
 
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,15 +11,15 @@ import torch
 from bridgerl.agent import Agent
 from bridgerl.config import RunConfig
 from bridgerl.errors import UserError
+from bridgerl.runs.folder import RunFolder, Which
 from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import play_episode
+from bridgerl.training.play import playing
 
 TAIL = 0.01
 """Largest weight that rewards after a time limit may have had in a return that is compared."""
-FILE = "values.json"
-"""What was measured last, in the run folder."""
 LEVELS = (0.1, 0.9)
-"""Quantile levels between which a calibrated law has 80 % of the returns."""
+"""Quantile levels between which a calibrated distribution has 80 % of the returns."""
 
 
 class Valued(NamedTuple):
@@ -27,6 +29,15 @@ class Valued(NamedTuple):
     g: np.ndarray
     low: np.ndarray
     high: np.ndarray
+
+
+def calibrate(run: Path, weights: Which, episodes: int, seed: int) -> dict[str, Any]:
+    """Measure the values of a run's weights, and leave the figures in its folder for reports."""
+    with playing(run, weights, episodes, seed) as player:
+        figures = measure(player.agent, player.task, player.config)
+    with suppress(OSError):  # A run that cannot be written to is judged all the same.
+        RunFolder(run).write_values(weights, player.step, {"seed": seed, **figures})
+    return figures
 
 
 def measure(agent: Agent, task: Task, config: RunConfig, *, key: int = 0) -> dict[str, Any]:
@@ -46,9 +57,9 @@ def measure(agent: Agent, task: Task, config: RunConfig, *, key: int = 0) -> dic
 def soft_returns(reward: np.ndarray, cost: np.ndarray, discount: float) -> np.ndarray:
     """G_t = r_t + discount * (G_{t+1} - cost_{t+1}), nothing after the last step: (n,)."""
     g = np.zeros(len(reward) + 1)
-    price = np.append(cost[1:], 0.0)
+    next_cost = np.append(cost[1:], 0.0)
     for t in reversed(range(len(reward))):
-        g[t] = reward[t] + discount * (g[t + 1] - price[t])
+        g[t] = reward[t] + discount * (g[t + 1] - next_cost[t])
     return g[:-1]
 
 
@@ -69,25 +80,25 @@ def compare(q: np.ndarray, g: np.ndarray, low: np.ndarray, high: np.ndarray) -> 
     """
     error, size = q - g, float(np.abs(g).mean())
     varies = np.ptp(q) > 0 and np.ptp(g) > 0
-    bias, has_law = float(error.mean()), bool((high != low).any())
+    q_bias, has_spread = float(error.mean()), bool((high != low).any())
     return {
         "steps": len(q),
         "q_mean": float(q.mean()),
         "return_mean": float(g.mean()),
-        "bias": bias,
-        "relative_bias": bias / size if size > 0 else None,
+        "q_bias": q_bias,
+        "relative_q_bias": q_bias / size if size > 0 else None,
         "rmse": float(np.sqrt(np.square(error).mean())),
         "correlation": float(np.corrcoef(q, g)[0, 1]) if varies else None,
-        "coverage": float(((low <= g) & (g <= high)).mean()) if has_law else None,
+        "coverage": float(((low <= g) & (g <= high)).mean()) if has_spread else None,
     }
 
 
 def describe(figures: dict[str, Any]) -> str:
     """The figures of `measure` in one line of words."""
-    share, r, covered = (figures[k] for k in ("relative_bias", "correlation", "coverage"))
+    share, r, covered = (figures[k] for k in ("relative_q_bias", "correlation", "coverage"))
     return (
         f"values: Q {figures['q_mean']:.1f} against Monte-Carlo {figures['return_mean']:.1f}, "
-        f"bias {figures['bias']:+.1f}"
+        f"value bias {figures['q_bias']:+.1f}"
         + ("" if share is None else f" ({100 * share:.1f} %)")
         + ("" if r is None else f", correlation {r:.2f}")
         + ("" if covered is None else f", 80 % interval covers {100 * covered:.0f} %")
@@ -121,6 +132,6 @@ def _play_valued(
     obs = torch.from_numpy(np.stack([obs for obs, _ in steps])[kept]).to(agent.device)
     action = torch.from_numpy(np.stack(task.actions)[kept]).to(agent.device)
     q = agent.critic.q_rank(obs, action)
-    law = agent.critic.quantiles(obs, action, torch.tensor([LEVELS]))
-    seen = torch.cat([q[:, None], law], 1).cpu().double().numpy()
+    bounds = agent.critic.quantiles(obs, action, torch.tensor([LEVELS]))
+    seen = torch.cat([q[:, None], bounds], 1).cpu().double().numpy()
     return Valued(seen[:, 0], g[kept], seen[:, 1], seen[:, 2])

@@ -22,8 +22,8 @@ from bridgerl.errors import NumericFault, choose, require
 from bridgerl.ops.levels import normal_quantiles
 from bridgerl.plots import COLORS, TRUTH, panels, save
 from bridgerl.presets import resolve
+from bridgerl.runs.folder import versions
 from bridgerl.streams import Streams, derive_seed
-from bridgerl.training.envs import versions
 from bridgerl.training.process import tuned_process
 from bridgerl.truth.flow import FlowConfig
 from bridgerl.truth.problems import MODES, Array, draw_mixture, mixture_quantile

@@ -1,0 +1,50 @@
+"""The verb `report`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from bridgerl.report.build import build_report
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write one page with tables, curves and verdicts of the runs in a folder.
+
+    The page opens from disk; tables as .md, .tex and .json lie beside it.
+    Example: bridgerl report runs
+    """
+
+    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
+    """Folder of a study, of runs, or of other people's evaluations.npz."""
+    out: Path | None = None
+    """The page, NAME.html, with NAME.md, .tex, .json; by default DIR/report.html and results.*."""
+    json: bool = False
+    """Print the results as JSON."""
+
+    def __call__(self) -> int:
+        results = build_report(self.folder, self.out)
+        if self.json:
+            from bridgerl.report.tables import to_json
+
+            print(to_json(results), end="")
+            return 0
+        if results["planned"]:
+            print(f"{results['finished']} of {results['planned']} runs finished")
+        if results["rest"]:
+            print(f"to run the rest: {results['rest']}")
+        print(*outline(results), sep="\n")
+        return 0
+
+
+def outline(results: dict[str, Any]) -> list[str]:
+    """What a terminal shows of a report: verdicts counted, problems, where the page is."""
+    lines = []
+    for key, words in results["counts"].items():
+        said = ", ".join(f"{count} {word}" for word, count in words.items())
+        lines.append(f"claims by {results['measures'][key]['head']}: {said}")
+    if results["problems"]:
+        lines.append(f"problems: {len(results['problems'])}, listed on the page")
+    return [*lines, f"report: {results['page']}"]

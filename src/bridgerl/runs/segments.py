@@ -1,0 +1,79 @@
+"""Replay rows as an append-only log of sealed segments, each written once and never changed."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from bridgerl.errors import StorageFault
+from bridgerl.runs import store
+from bridgerl.runs.failpoint import failpoint
+from bridgerl.runs.tensors import pack, unpack
+
+if TYPE_CHECKING:
+    from bridgerl.training.replay import Replay
+
+# Part of the format: another number needs another store.FORMAT.
+SEGMENT_ROWS = 8192
+NAMES = "seg-*.safetensors"
+
+
+def is_segment(name: str) -> bool:
+    """Whether a name is one that `seal` gives."""
+    return re.fullmatch(r"seg-[0-9]{6}\.safetensors", name) is not None
+
+
+def rows_of(name: str) -> range:
+    """Global numbers of the rows in a segment."""
+    first = int(name[4:10]) * SEGMENT_ROWS
+    return range(first, first + SEGMENT_ROWS)
+
+
+def overlap(a: range, b: range) -> bool:
+    """Whether two stretches share a row."""
+    return a.start < b.stop and b.start < a.stop
+
+
+def seal(folder: Path, replay: "Replay", known: dict[str, str]) -> None:
+    """Write every full segment that is wholly in memory and not yet known, with its checksum."""
+    live = replay.live_rows()
+    for number in range(-(-live.start // SEGMENT_ROWS), live.stop // SEGMENT_ROWS):
+        name = f"seg-{number:06d}.safetensors"
+        if name not in known:
+            data = pack({"rows": replay.read(rows_of(name))})
+            store.publish_file(folder / name, data)
+            failpoint("replay.sealed")
+            known[name] = store.sha256(data)
+
+
+def read(path: Path, digest: str) -> Tensor:
+    """Rows of a sealed segment, verified."""
+    data = store.read_bytes(path)
+    if store.sha256(data) != digest:
+        raise StorageFault(f"{path} is damaged: checksum differs from the manifest")
+    tensors = unpack(data, str(path))
+    if set(tensors) != {"rows"}:
+        raise StorageFault(f"{path} is damaged: it holds other things than rows")
+    return check_rows(tensors["rows"], SEGMENT_ROWS, path)
+
+
+def check_rows(rows: Tensor, count: int, path: Path) -> Tensor:
+    """Replay rows are a float32 matrix."""
+    if rows.dim() != 2 or rows.shape[0] != count or rows.dtype != torch.float32:
+        raise StorageFault(f"{path} is damaged: not {count} float32 rows")
+    return rows
+
+
+def uncovered(live: range, segments: dict[str, str]) -> list[range]:
+    """The stretches of live rows that no sealed segment holds."""
+    gaps: list[range] = []
+    position = live.start
+    for covered in sorted(map(rows_of, segments), key=lambda r: r.start):
+        if position < covered.start:
+            gaps.append(range(position, covered.start))
+        position = max(position, covered.stop)
+    if position < live.stop:
+        gaps.append(range(position, live.stop))
+    return gaps

@@ -1,0 +1,93 @@
+"""The inner step of training: act, step the environment, store, learn; no files, no display."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from bridgerl.config import TrainConfig
+from bridgerl.errors import NumericFault
+from bridgerl.runs.failpoint import failpoint
+from bridgerl.training.state import RunState
+
+LOST_UPDATES_IN_A_ROW = 3
+LOST_UPDATES_CHECK = 100
+
+
+class Episode(NamedTuple):
+    """An episode of training that has just ended."""
+
+    total: float
+    """Undiscounted return."""
+    length: int
+    diverged: bool
+    """Whether MuJoCo broke it off by resetting itself."""
+
+
+class TrainStep:
+    """One environment step and, after warm-up, one update, on the parts of a state.
+
+    Parts are asked for their methods at every call, so that a clock may wrap them. The task must
+    have been reset.
+    """
+
+    def __init__(self, state: RunState, train: TrainConfig) -> None:
+        self.state, self.train = state, train
+        self._explore = state.streams("explore")
+        self._replay_draws = state.streams("replay", "cpu")
+        self._warmup_draws = state.streams("warmup", "cpu")
+
+    def __call__(self, *, figures: bool = False) -> Episode | None:
+        """Take the step, with figures for the log if asked; returns the episode if it has ended."""
+        state, c = self.state, self.state.counters
+        obs = state.task.obs
+        action = self._act(obs)
+        out = state.task.step(action)
+        if not out.diverged:
+            discount = 0.0 if out.terminated else self.train.discount
+            state.replay.add(obs, action, out.reward, discount, out.obs)
+        c.step += 1
+        c.episode_return += out.reward
+        failpoint("train.step")
+        if c.step > self.train.warmup:
+            self._learn(figures)
+        return self._end_episode(out.diverged) if out.terminated or out.truncated else None
+
+    def _act(self, obs: np.ndarray) -> np.ndarray:
+        """Uniformly at random in warm-up, else the policy exploring."""
+        if self.state.counters.step < self.train.warmup:
+            shape = (self.state.task.spec.action_dim,)
+            return torch.rand(shape, generator=self._warmup_draws).mul_(2).sub_(1).numpy()
+        return self.state.agent.act(obs, explore=True, generator=self._explore)
+
+    def _learn(self, figures: bool) -> None:
+        state, train = self.state, self.train
+        batch = state.replay.sample(train.batch_size, self._replay_draws, train.device)
+        if figures:
+            state.metrics |= state.agent.figures(batch)
+        state.metrics |= state.agent.update(batch)
+        if state.agent.updates % LOST_UPDATES_CHECK == 0:
+            self.check_numbers()
+
+    def _end_episode(self, diverged: bool) -> Episode:
+        task, c = self.state.task, self.state.counters
+        episode = Episode(c.episode_return, len(task.actions), diverged)
+        c.recent = [*c.recent, [episode.total, float(episode.length)]][-100:]
+        c.diverged += diverged
+        c.episode += 1
+        c.episode_return = 0.0
+        task.reset(c.episode)
+        return episode
+
+    def check_numbers(self) -> None:
+        """Raise a NumericFault when updates were lost."""
+        check_streak(float(self.state.agent.worst_streak()), self.state.counters.step)
+
+
+def check_streak(streak: float, step: int) -> None:
+    """Raise a NumericFault if so many updates in a row were lost that learning has failed."""
+    if streak >= LOST_UPDATES_IN_A_ROW:
+        raise NumericFault(
+            f"{LOST_UPDATES_IN_A_ROW} updates in a row had a non-finite loss or gradient by "
+            f"step {step}; lower the learning rate or check the reward scale"
+        )
