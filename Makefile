@@ -21,7 +21,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.installed-dev $(PEERS)/.installed
-	$(BIN)/bridgerl bench --threads 1 2 --growth sac+dbc sac+tqc --peers $(PEERS)/bin/python
+	$(BIN)/bridgerl bench --threads 1 2 --peers $(PEERS)/bin/python
 
 clean:
 	rm -rf $(VENV) $(PEERS)

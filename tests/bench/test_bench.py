@@ -7,13 +7,10 @@ from pathlib import Path
 import pytest
 
 from bridgerl.bench.clock import PARTS, Clock, Setting
-from bridgerl.bench.growth import GROWTH, measure_growth, vary
 from bridgerl.bench.ours import measure
 from bridgerl.bench.table import contenders, run_bench
 from bridgerl.cli.entrants import read_pair
 from bridgerl.cli.main import main
-from bridgerl.critics.dbc import DBCConfig
-from bridgerl.critics.tqc import TQCConfig
 from bridgerl.errors import UserError
 
 ENV = "InvertedPendulum-v5"
@@ -41,7 +38,8 @@ def test_a_part_within_a_part_is_counted_once() -> None:
 
 @pytest.mark.parametrize("text", ["sac+cdq", "td3+dbc", "qvpo+tqc"])
 def test_the_parts_of_a_step_add_up_to_the_step(text: str) -> None:
-    row = measure(read_pair(f"{text} --hidden 16 16", ENV), SETTING)
+    _, config = read_pair(f"{text} --hidden 16 16", ENV)
+    row = measure(config, SETTING)
     total = sum(row[f"{part}_ms"] for part in PARTS)
     assert total == pytest.approx(1e3 / row["steps_per_second"], rel=0.25)
     assert all(row[f"{part}_ms"] > 0 for part in PARTS)
@@ -49,7 +47,7 @@ def test_the_parts_of_a_step_add_up_to_the_step(text: str) -> None:
 
 
 def test_flops_are_those_of_every_matrix_product() -> None:
-    row = measure(read_pair("sac+cdq --hidden 32 32", ENV), SETTING)
+    row = measure(read_pair("sac+cdq --hidden 32 32", ENV)[1], SETTING)
     b, x, o, a, w, p = 32, 5, 4, 1, 32, 256
     critic = 2 * b * (x * w + w * w + w)  # One head, one way.
     policy = 2 * b * (o * p + p * p + 2 * a * p)
@@ -61,24 +59,11 @@ def test_flops_are_those_of_every_matrix_product() -> None:
     assert row["gflop"] == pytest.approx(expected / 1e9, rel=1e-6)
 
 
-def test_growth_varies_one_size_at_a_time() -> None:
-    dbc = DBCConfig(hidden=(64, 64), n_target=8, n_online=4)
-    assert vary(dbc, "steps M", 10) == DBCConfig(
-        hidden=(64, 64), n_target=8, n_online=4, bridge_steps=10
-    )
-    assert vary(dbc, "atoms K", 0.5) == DBCConfig(hidden=(64, 64), n_target=4, n_online=2)
-    assert vary(dbc, "width", 2) == DBCConfig(hidden=(128, 128), n_target=8, n_online=4)
-    assert vary(TQCConfig(), "steps M", 10) is None
-    curves = measure_growth(read_pair("sac+tqc --hidden 16", ENV), SETTING)
-    assert list(curves) == ["atoms K", "batch", "width"]
-    assert [p["value"] for p in curves["batch"]] == list(GROWTH["batch"])
-
-
 def test_a_peer_is_measured_beside_ours_at_equal_sizes() -> None:
     pytest.importorskip("stable_baselines3")
     import sys
 
-    pairs = [read_pair("sac+cdq", ENV), read_pair("sac+cdq --preset paper", ENV)]
+    pairs = dict(read_pair(text, ENV) for text in ("sac+cdq", "sac+cdq --preset paper"))
     rivals = contenders(pairs, Path(sys.executable))
     peers = [r for r in rivals if r.peer_of is not None]
     assert ("stable-baselines3 SAC", "sac+cdq") in [(r.label, r.peer_of) for r in peers]
@@ -90,18 +75,15 @@ def test_a_peer_is_measured_beside_ours_at_equal_sizes() -> None:
     assert rows[1]["ours_over_it"] == pytest.approx(speed[0] / speed[1])
 
 
-def test_the_verb_writes_json_and_pictures(
+def test_the_verb_writes_json_and_a_picture(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = f"bench --env {ENV} --pairs sac+cdq --batch 32 --seconds 0.05 --repeats 1 --json"
-    grow = ["--growth", "small = sac+dbc --hidden 16", "--out", str(tmp_path / "b")]
-    assert main([*words.split(), "--peers", "python3", *grow]) == 0
+    assert main([*words.split(), "--peers", "python3", "--out", str(tmp_path / "b")]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert json.loads((tmp_path / "b/bench.json").read_text()) == printed
     assert printed["rows"][0]["label"] == "sac+cdq"
-    assert list(printed["growth"]["small"]) == list(GROWTH)
-    for name in ("bench.png", "growth.png"):
-        assert (tmp_path / "b" / name).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "b/bench.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,6 @@ TABLE: list[tuple[str, str]] = [
     ("bench --pairs", "--pairs needs at least one"),
     ("bench --env CartPole-v1", "Discrete action space"),
     ("bench --seconds 0", "--seconds must be in (0, 3600)"),
-    ("bench --growth dbc", "needs an actor and a critic"),
     ("bench --peers nowhere/python", "--peers nowhere/python cannot be run"),
     ("bench --repeats 0", "--repeats must be at least 1"),
     ("bench --threads 0", "--threads must be at least 1"),

@@ -1,45 +1,48 @@
-"""One measurement of a pair: milliseconds per part of the trainer's step, FLOPs, memory."""
+"""One measurement of a pair: milliseconds per part of the trainer's own step, FLOPs, memory."""
 
+import contextlib
 import multiprocessing
 import resource
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from bridgerl.agent import Agent, build_agent
+from bridgerl.agent import Agent
 from bridgerl.bench.clock import PARTS, Clock, GraphTime, Setting
-from bridgerl.bench.steps import Steps
-from bridgerl.cli.entrants import Pair
-from bridgerl.streams import Streams
+from bridgerl.config import RunConfig
 from bridgerl.training.envs import Task
 from bridgerl.training.process import tuned_process
+from bridgerl.training.state import RunState
+from bridgerl.training.step import TrainStep
 from bridgerl.types import Batch
 
 FILL = 1_000
+"""Random steps before anything is measured."""
 
 
-def measure(pair: Pair, setting: Setting) -> dict[str, float]:
-    """Milliseconds per step and part of one pair, in the order of the trainer's step."""
+def measure(config: RunConfig, setting: Setting) -> dict[str, float]:
+    """Milliseconds per step and part of one pair, on a setting's task, batch and cores."""
     setting.pin()
-    with tuned_process(setting.threads):
-        task, streams = Task(setting.env, 0), Streams(0)
-        agent = build_agent(pair.actor_config, pair.critic_config, task.spec, streams)
-        steps, period = Steps(task, agent, streams, setting.batch), pair.actor_config.delay
-        for _ in range(FILL):
-            steps.act_at_random()
-        gflop = _gflop(agent, [steps.draw() for _ in range(period)])
-        share = _target_share(agent, steps.draw)
-        _until(steps.learn, 0.1 * setting.seconds, period)  # Warms up.
-        _watch(agent, steps.clock)
-        steps.clock.spent.update(dict.fromkeys(PARTS, 0.0))
-        n_steps, seconds = _until(steps.learn, setting.seconds, period)
+    train = replace(config.train, batch_size=setting.batch, threads=setting.threads)
+    config, period, clock = replace(config, train=train), config.actor.delay, Clock()
+    with ready_to_learn(config) as (state, step):
+        agent = state.agent
+
+        def draw() -> Batch:
+            return state.replay.sample(setting.batch, state.streams("replay", "cpu"))
+
+        gflop = _gflop(agent, [draw() for _ in range(period)])
+        share = _target_share(agent, draw)
+        _until(step, 0.1 * setting.seconds, period)  # Warms up.
+        _watch(state, clock)
+        n_steps, seconds = _until(step, setting.seconds, period)
         peak = gemm_peak()
-        task.close()
-    spent = {name: 1e3 * s / n_steps for name, s in steps.clock.spent.items()}
+    spent = {name: 1e3 * s / n_steps for name, s in clock.spent.items()}
     spent["target"] += share * spent["forward"]
     spent["forward"] *= 1 - share
     update = sum(spent[part] for part in PARTS[3:])
@@ -52,6 +55,20 @@ def measure(pair: Pair, setting: Setting) -> dict[str, float]:
         "peak_share": gflop / (1e-3 * update * peak),
         "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
+
+
+@contextlib.contextmanager
+def ready_to_learn(config: RunConfig, fill: int = FILL) -> Generator[tuple[RunState, TrainStep]]:
+    """A run without a folder after so many random steps: its state, and a step that learns."""
+    train = replace(config.train, buffer_size=100_000, warmup=10**9)
+    config = replace(config, train=train, steps=10**10)
+    with tuned_process(max(train.threads, 1)), contextlib.closing(Task(config.env, 0)) as task:
+        state = RunState(config, task)
+        task.reset(0)
+        at_random = TrainStep(state, train)
+        for _ in range(fill):
+            at_random()
+        yield state, TrainStep(state, replace(train, warmup=1))
 
 
 def isolated(call: Callable[..., Any], *args: Any) -> Any:
@@ -81,11 +98,16 @@ def _until(step: Callable[[], object], seconds: float, period: int) -> tuple[int
     return steps, time.perf_counter() - started
 
 
-def _watch(agent: Agent, clock: Clock) -> None:
-    """Charge the parts of an update. A loss goes to `forward` until its target is told apart."""
-    critic, actor = agent.critic, agent.actor
+def _watch(state: RunState, clock: Clock) -> None:
+    """Charge the parts of a step. A loss goes to `forward` until its target is told apart."""
+    critic, actor = state.agent.critic, state.agent.actor
+    for method in ("step", "reset"):
+        clock.watch(state.task, method, "env")
+    clock.watch(state.replay, "add", "env")
+    clock.watch(state.replay, "sample", "sample")
+    clock.watch(state.agent, "act", "act")
     clock.watch(actor, "bootstrap", "target")
-    clock.watch(critic, "loss", "forward")
+    clock.watch(critic, "objective", "forward")
     clock.watch(critic.optimizer, "step", "backward")
     clock.watch(critic.optimizer, "descend", "optimiser")
     clock.watch(critic, "track", "optimiser")
@@ -100,7 +122,7 @@ def _target_share(agent: Agent, draw: Callable[[], Batch]) -> float:
         with torch.no_grad():
             boot = agent.actor.bootstrap(batch.next_obs, agent.critic.q_rank)
         with mode:
-            agent.critic.loss(batch, boot)
+            agent.critic.objective(batch, boot)
         shares.append(mode.spent[False] / (mode.spent[False] + mode.spent[True]))
     return statistics.median(shares)
 

@@ -1,6 +1,6 @@
-"""Pictures of a bench: what a step is made of, and how updates grow."""
+"""The picture of a bench: what a step is made of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,23 +35,4 @@ def draw_parts(rows: Sequence[dict[str, Any]], path: Path) -> None:
     for part, color in zip(PARTS, COLORS, strict=True):
         axes[0].barh([0], [0], color=color, label=part)
     figure.legend(loc="outside lower center", ncols=len(PARTS), fontsize=8)
-    save(figure, path)
-
-
-def draw_growth(curves: Mapping[str, Mapping[str, Sequence[dict[str, float]]]], path: Path) -> None:
-    """Milliseconds per update over each size, a line per contender."""
-    sizes = list(dict.fromkeys(size for by_size in curves.values() for size in by_size))
-    figure, axes = panels(1, len(sizes), width=3.2, height=2.8)
-    for axis, size in zip(axes, sizes, strict=True):
-        for (label, by_size), color in zip(curves.items(), COLORS, strict=False):
-            points = by_size.get(size, ())
-            xs, ys = [p["value"] for p in points], [p["update_ms"] for p in points]
-            axis.plot(xs, ys, "o-", color=color, label=label, markersize=3)
-        ticks = sorted({p["value"] for by in curves.values() for p in by.get(size, ())})
-        axis.set_xscale("log", base=2)
-        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        axis.set_ylim(0, 1.05 * axis.get_ylim()[1])
-        axis.set_xlabel(size if size in ("steps M", "batch") else f"{size}, times its own")
-    axes[0].set_ylabel("milliseconds per update")
-    axes[0].legend(fontsize=8)
     save(figure, path)

@@ -3,7 +3,7 @@
 import json
 import statistics
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from rich.table import Table
 from bridgerl.bench import peers
 from bridgerl.bench.clock import PARTS, Setting
 from bridgerl.bench.ours import FILL, isolated, measure
-from bridgerl.cli.entrants import Pair
+from bridgerl.config import RunConfig
 from bridgerl.errors import UserError
 from bridgerl.runs.folder import versions
 
@@ -41,20 +41,20 @@ class Contender:
     peer_of: str | None = None
 
 
-def contenders(pairs: Sequence[Pair], python: Path) -> list[Contender]:
-    """Our pairs, and behind each its peers of equal sizes that an interpreter has."""
+def contenders(pairs: Mapping[str, RunConfig], python: Path) -> list[Contender]:
+    """Our pairs by label, and behind each its peers of equal sizes that an interpreter has."""
     has = _ask(python, {})
     found = []
-    for pair in pairs:
-        found.append(Contender(pair.label, lambda s, p=pair: isolated(measure, p, s)))
-        hidden = getattr(pair.critic_config, "hidden", ())
-        if hidden != pair.actor_config.hidden:  # Theirs share one shape; ours must have it too.
+    for label, pair in pairs.items():
+        found.append(Contender(label, lambda s, p=pair: isolated(measure, p, s)))
+        hidden = getattr(pair.critic, "hidden", ())
+        if hidden != pair.actor.hidden:  # Theirs share one shape; ours must have it too.
             continue
-        for library, algorithm in PEERS.get((pair.actor, pair.critic), ()):
+        for library, algorithm in PEERS.get((pair.actor_name, pair.critic_name), ()):
             if library in has:
                 request = {"library": library, "algorithm": algorithm, "hidden": list(hidden)}
-                label = f"{library} {algorithm}"
-                found.append(Contender(label, _peer(python, request), pair.label))
+                peer = _peer(python, request)
+                found.append(Contender(f"{library} {algorithm}", peer, label))
     return found
 
 

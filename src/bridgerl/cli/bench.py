@@ -4,12 +4,9 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from bridgerl.bench.clock import Setting
-from bridgerl.bench.growth import measure_growth
-from bridgerl.bench.ours import isolated
-from bridgerl.bench.plots import draw_growth, draw_parts
+from bridgerl.bench.plots import draw_parts
 from bridgerl.bench.table import contenders, describe, run_bench, show
 from bridgerl.cli.entrants import read_pair
 from bridgerl.cli.output import make_folder, progress, require_some, writing
@@ -51,8 +48,6 @@ class Bench:
     """How long a measurement lasts."""
     repeats: int = 3
     """Turns that everybody gets; medians are reported."""
-    growth: tuple[str, ...] = ()
-    """Pairs whose update is also measured over M, K, batch and width."""
     peers: Path = Path(sys.executable)
     """Python interpreter that has stable-baselines3, sb3-contrib or sbx."""
     out: Path = Path("runs/bench")
@@ -70,30 +65,22 @@ class Bench:
         for name in ("pairs", "threads"):
             require_some(name, getattr(self, name))
         require(min(self.threads) >= 1, "threads", self.threads, "must be at least 1")
-        pairs = [read_pair(text, self.env) for text in self.pairs]
-        require_some("pairs", tuple(pair.label for pair in pairs))
-        growing = [read_pair(text, self.env) for text in self.growth]
+        listed = [read_pair(text, self.env) for text in self.pairs]
+        require_some("pairs", tuple(label for label, _ in listed))
         settings = [Setting(self.env, self.batch, n, self.seconds) for n in self.threads]
         for setting in settings:
             _ = setting.cores
         if self.plot:
             check_plotting()
         Task(self.env, 0).close()
-        rivals = contenders(pairs, self.peers)
+        rivals = contenders(dict(listed), self.peers)
         make_folder(self.out)
-        total = len(rivals) * len(settings) * self.repeats + len(growing)
-        with progress(total, "measuring") as bar:
+        with progress(len(rivals) * len(settings) * self.repeats, "measuring") as bar:
             rows = run_bench(rivals, settings, self.repeats, lambda: bar.advance(bar.task_ids[0]))
-            curves: dict[str, Any] = {}
-            for pair in growing:
-                curves[pair.label] = isolated(measure_growth, pair, settings[0])
-                bar.advance(bar.task_ids[0])
-        result = {"rows": rows, "growth": curves, "versions": describe()}
+        result = {"rows": rows, "versions": describe()}
         with writing(self.out):
             store.publish_file(self.out / "bench.json", store.to_json(result))
             if self.plot:
                 draw_parts(rows, self.out / "bench.png")
-                if curves:
-                    draw_growth(curves, self.out / "growth.png")
         print(json.dumps(result)) if self.json else show(rows)
         return 0

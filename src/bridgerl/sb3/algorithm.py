@@ -20,15 +20,15 @@ from torch import Tensor
 from bridgerl.actors import ActorConfig
 from bridgerl.agent import Agent
 from bridgerl.critics import CriticConfig
-from bridgerl.errors import NumericFault, StorageFault, UserError, nearest
+from bridgerl.errors import StorageFault, UserError, nearest
 from bridgerl.nn.flat import GuardedAdam
 from bridgerl.runs.log import SB3_TAGS
-from bridgerl.runs.tensors import check_fit
+from bridgerl.runs.tensors import check_fit, without_prefix
 from bridgerl.sb3 import files, settings
 from bridgerl.sb3.policy import AgentPolicy, flat
 from bridgerl.streams import Streams
 from bridgerl.training.envs import check_spaces
-from bridgerl.training.step import LOST_UPDATES_IN_A_ROW
+from bridgerl.training.step import check_streak
 from bridgerl.types import Batch
 
 SPACES = ("observation_space", "action_space")
@@ -123,6 +123,7 @@ class ActorCritic(OffPolicyAlgorithm):
             sde_support=False,
         )
         self.config = config
+        self._latest: Batch | None = None
         if _init_setup_model:
             self._setup_model()
 
@@ -164,20 +165,24 @@ class ActorCritic(OffPolicyAlgorithm):
         history: dict[str, list[Tensor]] = defaultdict(list)
         for _ in range(gradient_steps):
             samples = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
-            for key, value in self.agent.update(to_batch(samples, self.gamma)).items():
+            self._latest = to_batch(samples, self.gamma)
+            for key, value in self.agent.update(self._latest).items():
                 history[key].append(value)
         self._n_updates += gradient_steps
         means = [torch.stack(values).mean() for values in history.values()]
         streak, *numbers = torch.stack([self.agent.worst_streak(), *means]).tolist()
-        if streak >= LOST_UPDATES_IN_A_ROW:
-            raise NumericFault(
-                f"{int(streak)} updates in a row had a non-finite loss or gradient by "
-                f"step {self.num_timesteps}; lower the learning rate or check the reward scale"
-            )
+        check_streak(streak, self.num_timesteps)
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
         self.logger.record("train/learning_rate", rate)
         for key, number in zip(history, numbers, strict=True):
             self.logger.record(SB3_TAGS.get(key, key), number)
+
+    def dump_logs(self) -> None:
+        """Write the log, with the critic's figures on the latest batch."""
+        if self._latest is not None:
+            for key, value in self.agent.figures(self._latest).items():
+                self.logger.record(SB3_TAGS.get(key, key), float(value))
+        super().dump_logs()
 
     def set_parameters(
         self,
@@ -242,11 +247,11 @@ class ActorCritic(OffPolicyAlgorithm):
             raise StorageFault(
                 f"no memory for the model that the file describes: {error}"
             ) from None
-        weights = _under("agent.", tensors)
+        weights = without_prefix(tensors, "agent.")
         check_fit(weights, model.agent.state_dict(), "the saved model")
         model.agent.load_state_dict(weights)
         if header.device == model.device.type:  # Generators of other devices have other states.
-            states = _under("stream.", tensors)
+            states = without_prefix(tensors, "stream.")
             check_fit(states, model.streams.state(), "the saved model")
             model.streams.load(states)
         return model
@@ -302,10 +307,6 @@ def to_batch(samples: ReplayBufferSamples, gamma: float) -> Batch:
         discount=(discount * (1 - samples.dones)).squeeze(1),
         next_obs=flat(samples.next_observations),
     )
-
-
-def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
 def _boxes(tensors: dict[str, Tensor]) -> list[gym.spaces.Box]:
