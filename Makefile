@@ -8,7 +8,7 @@ WORKERS ?= 2
 .PHONY: demo test lint check bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/bridgerl train --env InvertedPendulum-v5 --critic dbc --eval.stop-at 1000
+	$(BIN)/bridgerl train --env InvertedPendulum-v5 --eval.stop-at 1000
 	$(BIN)/bridgerl evaluate runs/InvertedPendulum-v5/sac-dbc-lite/seed0
 
 test: lint

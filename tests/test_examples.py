@@ -1,15 +1,16 @@
 """Every program in examples/ runs as its reader would run it, and does what it says."""
 
+import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from bridgerl import __file__ as package_file
+from conftest import finished
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent / "examples"
@@ -17,9 +18,10 @@ PACKAGE = Path(package_file).parent
 
 
 def _run(*args: str | Path, path: Path | None = None) -> str:
-    env = {"PYTHONPATH": str(path or ""), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+    places = os.pathsep.join([str(path or ""), os.environ.get("PYTHONPATH", "")])
+    env = {"PYTHONPATH": places, "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
     command = [sys.executable, *map(str, args)]
-    ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200)
+    ended = finished(command, timeout=200, env=env)
     assert ended.returncode == 0, ended.stderr[-2000:]
     assert "Warning" not in ended.stderr, ended.stderr
     return ended.stdout
