@@ -3,14 +3,14 @@
 import inspect
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Self
 
 import tyro
 
 from bridgerl.actors import ACTORS
-from bridgerl.cli.flags import HELP, flags_of, parse
+from bridgerl.cli.flags import HELP, flags_of, parse, take
 from bridgerl.config import RunConfig
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError
@@ -35,22 +35,15 @@ class Train:
     def read(cls, args: list[str]) -> Self:
         """Two passes: names pick the config classes, then every field of theirs is a flag."""
         picks = {"--env": "", "--actor": "sac", "--critic": "dbc", "--preset": "lite"}
-        rest: list[str] = []
-        words = iter(args)
-        for word in words:
-            flag, equals, value = word.partition("=")
-            if flag in picks:
-                picks[flag] = value if equals else _value_of(flag, words)
-            elif word != "--quiet":
-                rest.append(word)
+        rest = take([word for word in args if word != "--quiet"], picks)
         if not picks["--env"]:
             if not HELP & set(rest):
                 raise UserError("train needs --env, e.g. --env Hopper-v5 (see bridgerl list)")
             picks["--env"] = environments()[0]
         default = resolve(*picks.values())
         known = [*picks, "--quiet", *flags_of(default)]
-        options = {"known": known, "default": default, "description": _description()}
-        return cls(parse(RunConfig, rest, "train", **options), "--quiet" in args)
+        options = {"default": default, "description": _description()}
+        return cls(parse(RunConfig, rest, "train", known, **options), "--quiet" in args)
 
     def __call__(self) -> int:
         """Train; after a signal say so, and exit with 128 + its number."""
@@ -60,13 +53,6 @@ class Train:
             print(f"bridgerl: {stop}", file=sys.stderr)
             return stop.exit_code
         return 0
-
-
-def _value_of(flag: str, words: Iterator[str]) -> str:
-    value = next(words, None)
-    if value is None or value.startswith("--"):
-        raise UserError(f"{flag} needs a value (see bridgerl train --help)")
-    return value
 
 
 def _description() -> str:
