@@ -10,22 +10,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bridgerl.actors import ActorConfig
-from bridgerl.critics import CriticConfig
 from bridgerl.errors import UserError
 
 PARTS = ("env", "act", "sample", "target", "forward", "backward", "optimiser", "actor")
-
-
-@dataclass(frozen=True)
-class Pair:
-    """An actor and a critic with their settings, under the name that tables show."""
-
-    label: str
-    actor: str
-    critic: str
-    actor_config: ActorConfig
-    critic_config: CriticConfig
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from bridgerl.agent import build_agent
-from bridgerl.bench.clock import Pair, Setting
+from bridgerl.bench.clock import Setting
+from bridgerl.cli.entrants import Pair
 from bridgerl.critics import CriticConfig
 from bridgerl.streams import Streams
 from bridgerl.training.envs import Task

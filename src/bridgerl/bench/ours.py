@@ -11,8 +11,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bridgerl.agent import Agent, build_agent
-from bridgerl.bench.clock import PARTS, Clock, GraphTime, Pair, Setting
+from bridgerl.bench.clock import PARTS, Clock, GraphTime, Setting
 from bridgerl.bench.steps import Steps
+from bridgerl.cli.entrants import Pair
 from bridgerl.streams import Streams
 from bridgerl.training.envs import Task
 from bridgerl.training.process import tuned_process

@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 from bridgerl.bench import peers
-from bridgerl.bench.clock import PARTS, Pair, Setting
+from bridgerl.bench.clock import PARTS, Setting
 from bridgerl.bench.ours import FILL, isolated, measure
+from bridgerl.cli.entrants import Pair
 from bridgerl.errors import UserError
 from bridgerl.training.envs import versions
 

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from bridgerl.actors import ACTORS
-from bridgerl.bench.clock import Pair
+from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.cli.flags import HELP, flags_of, parse, refuse_odd_words, take
 from bridgerl.config import RunConfig
 from bridgerl.critics import CRITICS, CriticConfig
@@ -18,6 +17,16 @@ class Entrant(NamedTuple):
     label: str
     critic: str
     config: CriticConfig
+
+
+class Pair(NamedTuple):
+    """An actor and a critic with their settings, under the name that tables show."""
+
+    label: str
+    actor: str
+    critic: str
+    actor_config: ActorConfig
+    critic_config: CriticConfig
 
 
 def read_entrant(text: str) -> Entrant:

@@ -15,21 +15,21 @@ from typing import Any
 from bridgerl import __version__
 from bridgerl.errors import BridgeError, choose
 
-# A file of this folder and its class; the class's docstring is the verb's help.
+# A module and its class; the class's docstring is the verb's help.
 VERBS = {
-    "train": "train:Train",
-    "evaluate": "runs:Evaluate",
-    "league": "truth:League",
-    "toy": "truth:Toy",
-    "bridge-error": "truth:BridgeBias",
-    "bench": "bench:Bench",
-    "plan": "studies:Plan",
-    "reproduce": "studies:Reproduce",
-    "report": "report:Report",
-    "verify": "runs:Verify",
-    "compare": "runs:Compare",
-    "check-env": "train:CheckEnv",
-    "list": "listing:Listing",
+    "train": "cli.train:Train",
+    "evaluate": "cli.runs:Evaluate",
+    "league": "cli.truth:League",
+    "toy": "cli.truth:Toy",
+    "bridge-error": "cli.truth:BridgeBias",
+    "bench": "cli.bench:Bench",
+    "plan": "cli.studies:Plan",
+    "reproduce": "cli.studies:Reproduce",
+    "report": "report.build:Report",
+    "verify": "cli.runs:Verify",
+    "compare": "cli.runs:Compare",
+    "check-env": "cli.train:CheckEnv",
+    "list": "cli.listing:Listing",
 }
 
 
@@ -88,7 +88,7 @@ def _read(args: list[str]) -> Callable[[], int]:
 def load(verb: str) -> Any:
     """The class of a verb."""
     module, _, name = VERBS[verb].partition(":")
-    return getattr(import_module(f"bridgerl.cli.{module}"), name)
+    return getattr(import_module(f"bridgerl.{module}"), name)
 
 
 def _print_version() -> int:
@@ -108,11 +108,10 @@ def overview() -> dict[str, str]:
     """The first docstring line of every verb, read from source: importing them takes seconds."""
     import ast
 
-    files = {place.partition(":")[0] for place in VERBS.values()}
-    first = {
-        f"{file}:{node.name}": (ast.get_docstring(node) or "").partition("\n")[0]
-        for file in files
-        for node in ast.parse(Path(__file__).with_name(f"{file}.py").read_bytes()).body
-        if isinstance(node, ast.ClassDef)
-    }
+    first: dict[str, str] = {}
+    for module in {place.partition(":")[0] for place in VERBS.values()}:
+        source = Path(__file__).parents[1].joinpath(*module.split(".")).with_suffix(".py")
+        for node in ast.parse(source.read_bytes()).body:
+            if isinstance(node, ast.ClassDef):
+                first[f"{module}:{node.name}"] = (ast.get_docstring(node) or "").partition("\n")[0]
     return {verb: first[place] for verb, place in VERBS.items()}
