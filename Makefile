@@ -12,7 +12,7 @@ demo: $(VENV)/.installed
 	$(BIN)/bridgerl evaluate runs/InvertedPendulum-v5/sac-dbc-lite/seed0
 
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
