@@ -8,11 +8,11 @@ WORKERS ?= 2
 .PHONY: demo test lint check bench clean
 
 demo: $(VENV)/.installed
-	$(BIN)/bridgerl train --env InvertedPendulum-v5 --critic dbc --eval.stop-at 1000
+	$(BIN)/bridgerl train --env InvertedPendulum-v5 --eval.stop-at 1000
 	$(BIN)/bridgerl evaluate runs/InvertedPendulum-v5/sac-dbc-lite/seed0
 
 test: lint
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

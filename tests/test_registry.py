@@ -1,5 +1,6 @@
 """Critics and actors of other packages, found through their entry points."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.critics.cdq import CDQConfig
 from bridgerl.registry import Registry
+from conftest import finished
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "add_a_critic.py"
 
@@ -31,13 +33,8 @@ def _announce(site: Path, *lines: str) -> None:
 
 
 def _python(site: Path, code: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        env={"PYTHONPATH": str(site), "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
+    return finished([sys.executable, "-c", code], env={"PYTHONPATH": path, "PATH": "/usr/bin:/bin"})
 
 
 @pytest.mark.parametrize("first", ["bridgerl", "their_critics"])

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
+from conftest import environment, started
 
 
 @dataclass(frozen=True)
@@ -58,16 +58,9 @@ class Started:
 class WarmProcess:
     """Starts `bridgerl ARGS` in fresh forks of a process that has imported it."""
 
-    def __init__(self, scratch: Path) -> None:
-        path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    def __init__(self, server: subprocess.Popen[str], scratch: Path) -> None:
+        self._server = server
         self._scratch = scratch
-        self._server = subprocess.Popen(
-            [sys.executable, __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        )
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """One request, one answer."""
@@ -87,23 +80,13 @@ class WarmProcess:
         """Start a command and wait for its end."""
         return self.start(*args, failpoint=failpoint, segment_rows=segment_rows).wait()
 
-    def close(self) -> None:
-        """End the server."""
-        assert self._server.stdin is not None
-        assert self._server.stdout is not None
-        self._server.stdin.close()
-        self._server.stdout.close()
-        self._server.wait()
-
 
 @contextlib.contextmanager
 def warm_process(scratch: Path) -> Iterator[WarmProcess]:
-    """A warm process for the length of a block."""
-    warm = WarmProcess(scratch)
-    try:
-        yield warm
-    finally:
-        warm.close()
+    """A warm process for the length of a block, which ends all of its forks."""
+    command, pipe = [sys.executable, __file__], subprocess.PIPE
+    with started(command, stdin=pipe, stdout=pipe, text=True, env=environment()) as server:
+        yield WarmProcess(server, scratch)
 
 
 def _serve() -> None:

@@ -15,8 +15,11 @@ from bridgerl.errors import UserError, choose, require
 
 C = TypeVar("C")
 
-SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-SAFE_NAME_RULE = "must be letters, digits, '.', '_' or '-', at most 64, a letter or digit first"
+
+def _require_counts(config: object, section: str, *names: str) -> None:
+    for name in names:
+        value = getattr(config, name)
+        require(value >= 1, f"{section}.{name}", value, "must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -39,14 +42,11 @@ class TrainConfig:
     """Fuse both losses by torch.compile, at the price of a minute's start; for CUDA."""
 
     def __post_init__(self) -> None:
-        """Refuse sizes that cannot train."""
         slower = self.compile and self.device.startswith("cpu")
         require(not slower, "train.compile", True, "is for CUDA; a CPU is faster without it")
-        at_least_one = "must be at least 1"
-        require(self.batch_size >= 1, "train.batch-size", self.batch_size, at_least_one)
+        _require_counts(self, "train", "batch_size", "warmup")
         ok = 1 <= self.buffer_size <= 10**9
         require(ok, "train.buffer-size", self.buffer_size, "must be from 1 to 10**9")
-        require(self.warmup >= 1, "train.warmup", self.warmup, at_least_one)
         require(0 <= self.discount < 1, "train.discount", self.discount, "must be in [0, 1)")
         require(0 <= self.threads <= 1024, "train.threads", self.threads, "must be from 0 to 1024")
         if self.batch_size > self.buffer_size:
@@ -70,10 +70,7 @@ class EvalConfig:
     """Stop training once an evaluation's mean return reaches this."""
 
     def __post_init__(self) -> None:
-        """Refuse an evaluation that never ends or never happens."""
-        require(self.every >= 1, "eval.every", self.every, "must be at least 1")
-        require(self.episodes >= 1, "eval.episodes", self.episodes, "must be at least 1")
-        require(self.max_steps >= 1, "eval.max-steps", self.max_steps, "must be at least 1")
+        _require_counts(self, "eval", "every", "episodes", "max_steps")
         ok = self.stop_at is None or math.isfinite(self.stop_at)
         require(ok, "eval.stop-at", self.stop_at, "must be finite, or None")
 
@@ -88,8 +85,7 @@ class LogConfig:
     """Write TensorBoard events too, when tensorboard is installed."""
 
     def __post_init__(self) -> None:
-        """Refuse a log that never happens."""
-        require(self.every >= 1, "log.every", self.every, "must be at least 1")
+        _require_counts(self, "log", "every")
 
 
 @dataclass(frozen=True)
@@ -106,10 +102,7 @@ class SaveConfig:
     """Refuse to resume when versions or hardware changed and bits may differ."""
 
     def __post_init__(self) -> None:
-        """Refuse to keep nothing."""
-        for name in ("every", "keep", "weights_every"):
-            value = getattr(self, name)
-            require(value >= 1, f"save.{name.replace('_', '-')}", value, "must be at least 1")
+        _require_counts(self, "save", "every", "keep", "weights_every")
 
 
 @dataclass(frozen=True)
@@ -142,17 +135,16 @@ class RunConfig:
     """Checkpoints."""
 
     def __post_init__(self) -> None:
-        """Refuse what no part could refuse on its own."""
         require(self.env != "", "env", self.env, "must name an environment, e.g. Hopper-v5")
         require(1 <= self.steps < 10**12, "steps", self.steps, "must be from 1 to 10**12 - 1")
         require(0 <= self.seed < 2**32, "seed", self.seed, "must be from 0 to 2**32 - 1")
         # These become paths, and lines of output.
         odd = re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", str(self.out))
         require(odd is None, "out", str(self.out), "must be text without control characters")
-        for field_name in ("name", "preset"):
-            value = getattr(self, field_name)
-            ok = value is None or SAFE_NAME.fullmatch(value) is not None
-            require(ok, field_name, value, SAFE_NAME_RULE)
+        for flag, value in (("name", self.name), ("preset", self.preset)):
+            ok = value is None or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value)
+            rule = "must be letters, digits, '.', '_' or '-', at most 64, a letter or digit first"
+            require(bool(ok), flag, value, rule)
         if self.train.warmup >= self.steps:
             raise UserError(
                 f"--train.warmup {self.train.warmup} leaves nothing of --steps {self.steps} "
@@ -161,12 +153,10 @@ class RunConfig:
 
     @property
     def actor_name(self) -> str:
-        """The actor's registry name."""
         return _name_of(self.actor, ACTORS)
 
     @property
     def critic_name(self) -> str:
-        """The critic's registry name."""
         return _name_of(self.critic, CRITICS)
 
     @property
@@ -205,31 +195,24 @@ def encode(config: RunConfig) -> dict[str, Any]:
 
 def identity(data: dict[str, Any]) -> dict[str, Any]:
     """The part of an encoded config that decides the training trajectory, flat by flag name."""
-    kept = {k: data[k] for k in ("env", "seed", "actor", "critic", "train")}
-    return dict(_flat(kept))
-
-
-def _flat(data: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    rows: list[tuple[str, Any]] = []
-    for key, value in data.items():
-        name = prefix + key
-        rows += _flat(value, name + ".") if isinstance(value, dict) else [(name, value)]
-    return rows
+    flat = {"env": data["env"], "seed": data["seed"]}
+    for section in ("actor", "critic", "train"):
+        flat |= {f"{section}.{name}": value for name, value in data[section].items()}
+    return flat
 
 
 def decode(data: object) -> RunConfig:
     """Read an encoded config back; anything unknown, missing or mistyped is refused."""
     if not isinstance(data, dict):
         raise UserError("config must be a JSON object")
-    data = dict(data)
-    tables: dict[str, Mapping[str, Any]] = {"actor": ACTORS, "critic": CRITICS}
-    for part, table in tables.items():
+    parts: dict[str, Any] = {}
+    for part, table in (("actor", ACTORS), ("critic", CRITICS)):
         value = data.get(part)
         if not isinstance(value, dict) or not isinstance(value.get("type"), str):
             raise UserError(f"config field {part} must be an object with a type")
-        value = dict(value)
-        data[part] = decode_fields(choose(part, value.pop("type"), table), value, part)
-    return decode_fields(RunConfig, data, "config")
+        fields = {k: v for k, v in value.items() if k != "type"}
+        parts[part] = decode_fields(choose(part, value["type"], table), fields, part)
+    return decode_fields(RunConfig, data | parts, "config")
 
 
 def decode_fields(cls: type[C], data: dict[str, Any], where: str) -> C:
@@ -250,7 +233,7 @@ def decode_fields(cls: type[C], data: dict[str, Any], where: str) -> C:
 
 
 def _decode_value(hint: Any, value: Any, where: str) -> Any:
-    """Check one JSON value against its annotation."""
+    """Check one JSON value against its annotation: a bool is no int, a float holds its int."""
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         if value is None and type(None) in args:
@@ -260,16 +243,13 @@ def _decode_value(hint: Any, value: Any, where: str) -> Any:
         return tuple(_decode_value(args[0], v, where) for v in value)
     if origin is Literal and value in args:
         return value
-    if dataclasses.is_dataclass(hint) and isinstance(value, dict):
-        return decode_fields(hint, value, where)  # pyright: ignore[reportArgumentType]
-    return _decode_scalar(hint, value, where)
-
-
-def _decode_scalar(hint: Any, value: Any, where: str) -> Any:
+    section = isinstance(hint, type) and dataclasses.is_dataclass(hint)
+    if section and isinstance(value, dict):
+        return decode_fields(hint, value, where)
     if hint is Path and isinstance(value, str):
         return Path(value)
     if hint is float and (type(value) is float or (type(value) is int and abs(value) < 2**53)):
         return float(value)
-    if type(value) is hint or (dataclasses.is_dataclass(hint) and isinstance(value, hint)):
+    if type(value) is hint or (section and isinstance(value, hint)):
         return value
     raise UserError(f"config field {where} cannot be {value!r}")

@@ -114,7 +114,7 @@ def environments() -> list[str]:
     return [*PAPER_TASKS, *named]
 
 
-def resolve(env: str, actor: str = "sac", critic: str = "cdq", preset: str = "lite") -> RunConfig:
+def resolve(env: str, actor: str = "sac", critic: str = "dbc", preset: str = "lite") -> RunConfig:
     """The defaults of one actor-critic pair on one environment, before flags."""
     values = choose("preset", preset, PRESETS)
     family = env.rpartition("-v")[0] or env

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +16,10 @@ from bridgerl.cli.main import VERBS, main
 from bridgerl.critics import CRITICS
 from bridgerl.presets import PRESETS, environments
 from bridgerl.studies import SCALES, STUDIES
-from conftest import TINY, Run
+from conftest import TINY, Run, finished
 
-TOY = "--env toy_envs:Point-v0"
+ENV = "--env toy_envs:Point-v0"
+TOY = f"{ENV} --critic cdq"
 TD3 = f"{TOY} --actor td3"
 
 # (arguments, fragments of the message); words are split at blanks, {} is an empty word.
@@ -41,7 +41,7 @@ TABLE: list[tuple[str, str]] = [
     ("train --env Hopper-v3", "'Hopper-v3' cannot be made"),
     ("train --env faulty_envs:RaisesWhenMade-v0", "no display"),
     (f"train {TOY} --actor sax", "unknown actor 'sax'; did you mean sac? (known: sac, td3, qvpo)"),
-    (f"train {TOY} --critic cdw", "unknown critic 'cdw'; did you mean cdq?"),
+    (f"train {ENV} --critic cdw", "unknown critic 'cdw'; did you mean cdq?"),
     (f"train {TOY} --preset light", "unknown preset 'light'; did you mean lite?"),
     (
         f"train {TOY} --critic.polyack 1",
@@ -309,7 +309,7 @@ def test_bad_input_reads_the_same_on_a_narrow_colour_terminal(workplace: Path) -
     terminal, program_side = os.openpty()
     args = [sys.executable, "-m", "bridgerl", "evaluate", "empty", "--weights", "bst"]
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "20", "OMP_NUM_THREADS": "1"}
-    code = subprocess.run(args, env=env, stdout=program_side, stderr=program_side).returncode
+    code = finished(args, env=env, stdout=program_side, stderr=program_side).returncode
     text = os.read(terminal, 10_000).decode()
     os.close(program_side)
     os.close(terminal)
@@ -355,7 +355,7 @@ def test_help_of_train_shows_the_flags_of_the_chosen_parts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):
-        main(["train", "--actor", "td3", "--steps", "x", "--help"])
+        main(["train", "--actor", "td3", "--critic", "cdq", "--steps", "x", "--help"])
     out = capsys.readouterr().out
     wanted = ["--actor.explore-noise", "--critic.n-heads", "--quiet"]
     for flag, names in (("--actor", ACTORS), ("--critic", CRITICS), ("--preset", PRESETS)):

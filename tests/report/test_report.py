@@ -4,7 +4,6 @@ import json
 import math
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from bridgerl.studies.jobs import Job, train_job
 from bridgerl.studies.manifest import Manifest, write_manifest
 from bridgerl.studies.run.work import run_job
 from bridgerl.types import EnvSpec
+from conftest import finished
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -552,7 +552,7 @@ def test_missing_extras_are_named_with_their_remedy(runs, monkeypatch):
 
 def test_the_verb_alone_loads_nothing_heavy():
     code = "import sys, bridgerl.report.build as _; print({*sys.modules} & {'plotly', 'scipy'})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = finished([sys.executable, "-c", code])
     assert done.stdout == "set()\n"
 
 

@@ -29,7 +29,8 @@ from bridgerl.types import EnvSpec
 
 SEGMENT_ROWS = 16
 COMMAND = [
-    *("train", "--env", "toy_envs:Point-v0", "--steps", "160", "--train.warmup", "150"),
+    *("train", "--env", "toy_envs:Point-v0", "--critic", "cdq"),
+    *("--steps", "160", "--train.warmup", "150"),
     *("--train.batch-size", "8", "--train.buffer-size", "64", "--actor.hidden", "8"),
     *("--critic.hidden", "8", "--eval.every", "80", "--eval.episodes", "1"),
     *("--log.every", "20", "--save.every", "40", "--log.no-tensorboard", "--out"),

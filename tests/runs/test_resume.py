@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from bridgerl.runs.tensors import pack
 from bridgerl.runs.verify import compare, verify
 from bridgerl.training.replay import Replay
 from bridgerl.types import EnvSpec
-from conftest import TINY, Run
+from conftest import TINY, Run, environment, finished
 from warm_process import Ended, WarmProcess, warm_process
 
 # Small enough that the ring of 64 rows wraps, segments are sealed, shared and pruned.
@@ -571,13 +570,7 @@ def test_file_size_limit_of_the_kernel_is_a_full_disk(runs: Runs) -> None:
         "import resource, sys; from bridgerl.cli.main import main; "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)); sys.exit(main(sys.argv[1:]))"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", code, *runs.command()],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ended = finished([sys.executable, "-c", code, *runs.command()], env=environment())
     assert ended.returncode == 5
     assert "File too large" in ended.stderr
     assert "Traceback" not in ended.stderr

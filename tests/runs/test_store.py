@@ -5,7 +5,6 @@ import json
 import math
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from bridgerl.runs.records import read_metrics
 from bridgerl.runs.tensors import pack, unpack
 from bridgerl.training.replay import Replay
 from bridgerl.types import EnvSpec
+from conftest import started
 
 FILES = {"a.safetensors": b"one", "b.json": b"two"}
 
@@ -271,18 +271,12 @@ time.sleep(600)
 
 
 def test_lock_names_its_holder_and_is_released_by_kill(tmp_path: Path) -> None:
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    assert holder.stdout is not None
-    try:
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with started(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
         assert holder.stdout.readline() == "locked\n"
         with pytest.raises(UserError, match=f"written by process {holder.pid};"):
             RunFolder(tmp_path).lock()
-    finally:
-        holder.send_signal(signal.SIGKILL)
-        holder.wait()
-        holder.stdout.close()
     lock = RunFolder(tmp_path).lock()
     assert (tmp_path / "run.lock").read_text() == str(os.getpid())
     with pytest.raises(UserError, match=f"process {os.getpid()};"):

@@ -19,6 +19,7 @@ from bridgerl.studies import STUDIES
 from bridgerl.studies.jobs import Job, TrainJob
 from bridgerl.studies.run.cost import StepCost, makespan
 from bridgerl.studies.run.work import perform
+from conftest import finished, started
 
 TWO = ("sac+cdq", "sac+dbc")
 DEADLINE = 240.0
@@ -34,9 +35,18 @@ def jobs(out: Path) -> list[Job]:
     return [job for job in STUDIES["main"].jobs("smoke", out, (0,)) if job.setting in TWO]
 
 
+RUNNING = contextlib.ExitStack()
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left_running() -> Iterator[None]:
+    with RUNNING:
+        yield
+
+
 def start(out: Path, *more: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "bridgerl", *arguments(out, *more)]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+    return RUNNING.enter_context(started(command, stderr=subprocess.PIPE))
 
 
 @pytest.fixture(scope="module")
@@ -225,7 +235,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(
 
 def test_a_missing_cluster_is_one_line(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bridgerl", *arguments(tmp_path, "--ray", "127.0.0.1:1")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE, check=False)
+    done = finished(command, timeout=DEADLINE)
     assert done.returncode == 3
     assert "no Ray cluster at '127.0.0.1:1'" in done.stderr.splitlines()[-1]
     assert list(tmp_path.iterdir()) == []

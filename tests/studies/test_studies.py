@@ -34,7 +34,7 @@ TRAINING = [s for s in STUDIES.values() if isinstance(s, TrainingStudy)]
 def typed(command: str, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     """The config that a typed command trains."""
     seen: list[RunConfig] = []
-    monkeypatch.setattr(cli, "train", lambda config, quiet: seen.append(config))
+    monkeypatch.setattr("bridgerl.cli.train.train", lambda config, quiet: seen.append(config))
     assert cli.main(shlex.split(command)[1:]) == 0
     return seen[0]
 

@@ -198,7 +198,7 @@ def test_training_on_a_broken_environment_exits_3_with_one_line(
     monkeypatch.chdir(tmp_path)
     env = f"faulty_envs:{name}-v0"
     small = ["--actor.hidden", "8", "--critic.hidden", "8", "--train.buffer-size", "1000"]
-    assert main(["train", "--env", env, "--quiet", *small]) == 3
+    assert main(["train", "--env", env, "--critic", "cdq", "--quiet", *small]) == 3
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith(f"bridgerl: error: {env}: ")

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import pty
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,7 +26,7 @@ from bridgerl.training.envs import Task
 from bridgerl.training.play import load_agent
 from bridgerl.training.threads import probe_threads
 from bridgerl.types import Batch, EnvSpec, Metrics
-from conftest import HERE, TINY, Run
+from conftest import TINY, Run, environment, finished, started
 
 
 def _config(out: Path, env: str = "toy_envs:Point-v0", **train_values: Any) -> RunConfig:
@@ -251,12 +250,12 @@ def test_tensorboard_has_the_tags_of_stable_baselines3(tmp_path: Path) -> None:
 
 def test_a_terminal_shows_a_live_bar_with_speed_eta_and_return(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "PYTHONPATH": path, "TERM": "xterm", "COLUMNS": "120"}
+    env = environment(TERM="xterm", COLUMNS="120")
     command = [sys.executable, "-m", "bridgerl", *TINY, "--out", str(tmp_path)]
-    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=env) as process:
+    with started(command, stdout=theirs, stderr=theirs, env=env) as process:
         os.close(theirs)
         text = _read_terminal(ours)
+        process.wait()
     os.close(ours)
     assert process.returncode == 0
     for word in ("steps/s", "eta", "/600", "return", "run folder:"):
@@ -321,16 +320,8 @@ def test_the_python_interface_refuses_what_could_not_be_read_again(
 
 def test_training_goes_on_when_nobody_reads_its_output(tmp_path: Path) -> None:
     command = " ".join([sys.executable, "-m", "bridgerl", *TINY, "--out", str(tmp_path)])
-    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        f"set -o pipefail; {command} | head -1",
-        shell=True,
-        executable="/bin/bash",
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    pipe = f"set -o pipefail; {command} | head -1"
+    done = finished(["bash", "-c", pipe], env=environment())
     assert done.returncode == 0
     assert done.stderr == ""
     assert list(tmp_path.rglob("DONE"))
@@ -349,10 +340,7 @@ def test_an_own_environment_in_the_working_folder_is_found(tmp_path: Path) -> No
     )
     script = Path(sys.executable).parent / "bridgerl"
     command = [str(script), "check-env", "my_module:MyEnv-v0"]
-    env = {**os.environ, "PYTHONPATH": str(HERE)}
-    done = subprocess.run(
-        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-    )
+    done = finished(command, cwd=tmp_path, env=environment())
     assert done.returncode == 0, done.stderr
     assert "is fit" in done.stdout
 
@@ -383,7 +371,7 @@ def test_the_probe_prefers_fewer_threads_unless_more_are_a_tenth_faster(
 
     monkeypatch.setattr(Agent, "update", update)
     monkeypatch.setattr("bridgerl.training.threads.time.perf_counter", lambda: clock[0])
-    config, spec = resolve("toy"), EnvSpec("toy", 3, 2)
+    config, spec = resolve("toy", "sac", "cdq"), EnvSpec("toy", 3, 2)
     assert probe_threads(config, spec) == 8
     price[8] = 0.8
     assert probe_threads(config, spec) == 2

@@ -36,6 +36,7 @@ from bridgerl.truth.league import (
 )
 from bridgerl.truth.problems import PROBLEMS, Problem, ProblemEnv, Query
 from bridgerl.types import Batch, Bootstrap, Metrics
+from conftest import started
 
 TINY = Budget(updates=4, batch=8)
 QUERIES = [(name, i) for name, p in PROBLEMS.items() for i in range(len(p.queries))]
@@ -306,17 +307,17 @@ def test_a_league_that_was_stopped_goes_on_with_the_same_command(
 ) -> None:
     flags = "--critics cdq --tasks two-point --seeds 0 1 --updates 100000 --batch 8 --no-plot"
     command = [sys.executable, "-m", "bridgerl", "league", *flags.split(), "--out", str(tmp_path)]
-    running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    parent, workers = psutil.Process(running.pid), []
-    while not workers:
-        time.sleep(0.1)
-        workers = [c for c in parent.children() if "spawn_main" in " ".join(c.cmdline())]
-    time.sleep(0.5)
-    (parent if victim == "parent" else workers[0]).send_signal(number)
-    _, err = running.communicate(timeout=60)
+    with started(command, stderr=subprocess.PIPE, text=True) as running:
+        parent, workers = psutil.Process(running.pid), []
+        while not workers:
+            time.sleep(0.1)
+            workers = [c for c in parent.children() if "spawn_main" in " ".join(c.cmdline())]
+        time.sleep(0.5)
+        (parent if victim == "parent" else workers[0]).send_signal(number)
+        _, err = running.communicate(timeout=60)
+        _, alive = psutil.wait_procs(workers, timeout=10)
     if (victim, number) != ("parent", signal.SIGKILL):
         assert running.returncode == (130 if victim == "parent" else 1)
         assert len(err.splitlines()) == 1
         assert "the same command" in err
-    _, alive = psutil.wait_procs(workers, timeout=10)
     assert not [w for w in alive if w.status() != psutil.STATUS_ZOMBIE]

@@ -1,11 +1,15 @@
-"""Dataclasses as flags, by tyro; whatever is wrong with a command line becomes one line."""
+"""Dataclasses as flags, by tyro; whatever is wrong with a command line becomes one line.
 
-import contextlib
+Tyro prints its errors in a box and exits. Its hook for errors is private and may change with any
+release, so the box is read instead: should it change, a message gets longer and nothing breaks.
+"""
+
 import dataclasses
 import io
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stderr, redirect_stdout
 from itertools import takewhile
 from typing import Any, TypeVar
 
@@ -35,24 +39,39 @@ def refuse_odd_words(args: list[str]) -> None:
         seen.add(name)
 
 
+def take(args: list[str], picks: dict[str, str]) -> list[str]:
+    """Move the values of some flags out of a command line; returns the other words."""
+    rest, words = [], iter(args)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        if flag in picks:
+            picks[flag] = value if equals else next(words, "--")
+            if picks[flag].startswith("--"):
+                raise UserError(f"{flag} needs a value (see bridgerl train --help)")
+        else:
+            rest.append(word)
+    return rest
+
+
 def parse(
-    kind: Callable[..., T],
-    args: list[str],
-    verb: str,
-    *,
-    known: Iterable[str] = (),
-    **options: Any,
+    kind: Callable[..., T], args: list[str], verb: str, known: Iterable[str] = (), **options: Any
 ) -> T:
     """An instance of a dataclass from its flags; `known` are the names to suggest."""
-    options |= {"prog": f"{PROGRAM} {verb}", "return_unknown_args": True}
+    options |= {"prog": f"bridgerl {verb}", "return_unknown_args": True}
     if HELP & set(args):
         tyro.cli(kind, args=["--help"], **options)  # Prints and leaves.
-    see = f"(see {PROGRAM} {verb} --help)"
-    with _plain_output() as caught:
-        try:
+    see = f"(see bridgerl {verb} --help)"
+    box, columns = io.StringIO(), os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "100000"  # So wide that no flag is broken at a hyphen.
+    try:
+        # Tyro looks at stdout to choose frames and colours, and prints errors to stderr.
+        with redirect_stdout(box), redirect_stderr(box):
             result, unknown = tyro.cli(kind, args=args, **options)
-        except SystemExit:
-            raise UserError(f"{_one_line(caught.getvalue(), args)} {see}") from None
+    except SystemExit:
+        raise UserError(f"{_one_line(box.getvalue(), args)} {see}") from None
+    finally:
+        del os.environ["COLUMNS"]
+        os.environ |= {} if columns is None else {"COLUMNS": columns}
     if unknown:
         raise UserError(f"{_why_unknown(unknown[0], known or flags_of(kind))} {see}")
     return result
@@ -73,40 +92,18 @@ def _canonical(flag: str) -> str:
     return re.sub(r"^(--|.*\.)no-", r"\1", flag.replace("_", "-"))
 
 
-@contextlib.contextmanager
-def _plain_output() -> Iterator[io.StringIO]:
-    """Output as text: no colours, ASCII frames, so wide that no flag is broken at a hyphen."""
-    before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = "100000"
-    try:
-        caught = io.StringIO()
-        # Tyro looks at stdout to choose frames and colours, and prints errors to stderr.
-        with contextlib.redirect_stdout(caught), contextlib.redirect_stderr(caught):
-            yield caught
-    finally:
-        del os.environ["COLUMNS"]
-        if before is not None:
-            os.environ["COLUMNS"] = before
-
-
 def _one_line(box: str, args: list[str]) -> str:
     """The message inside one of tyro's boxes, without title, frame and advice."""
-    lines = [line.strip() for line in box.splitlines()]
-    rules = [n for n, line in enumerate(lines) if line and not line.strip("-")]
-    text = " ".join(line for line in lines[rules[0] :] if line.strip("-"))
-    bad_value = BAD_VALUE.search(text)
+    parts = re.split(r" -{5,} ?", " ".join(box.split()))  # Title, message, advice between rules.
+    bad_value = BAD_VALUE.search(" ".join(parts))
     if bad_value is None:
-        return text.partition(" For full helptext")[0]
+        return parts[1] if len(parts) > 1 else parts[0]
     flag, wanted = bad_value.group(1, 2)
-    return f"{flag} takes {wanted}, got {_typed_for(flag, args)!r}"
-
-
-def _typed_for(flag: str, args: list[str]) -> str:
-    """What was typed as the value of a flag."""
     split = [word.partition("=") for word in args]
     at = [_canonical(name) for name, _, _ in split].index(flag)
     _, equals, value = split[at]
-    return value if equals else " ".join(takewhile(lambda w: w[:2] != "--", args[at + 1 :]))
+    typed = value if equals else " ".join(takewhile(lambda w: w[:2] != "--", args[at + 1 :]))
+    return f"{flag} takes {wanted}, got {typed!r}"
 
 
 def _why_unknown(word: str, known: Iterable[str]) -> str:

@@ -1,0 +1,91 @@
+"""The verbs `train` and `check-env`."""
+
+import inspect
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+import tyro
+
+from bridgerl.actors import ACTORS
+from bridgerl.cli.flags import HELP, flags_of, parse, take
+from bridgerl.config import RunConfig
+from bridgerl.critics import CRITICS
+from bridgerl.errors import UserError
+from bridgerl.presets import PRESETS, environments, resolve
+from bridgerl.training.envs import check_env
+from bridgerl.training.loop import Stopped, train
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a run, or resume it.
+
+    The same command again resumes an unfinished run.
+
+    Example: bridgerl train --env Hopper-v5 --actor sac --critic dbc --seed 1
+    """
+
+    config: RunConfig
+    quiet: bool
+
+    @classmethod
+    def read(cls, args: list[str]) -> Self:
+        """Two passes: names pick the config classes, then every field of theirs is a flag."""
+        picks = {"--env": "", "--actor": "sac", "--critic": "dbc", "--preset": "lite"}
+        rest = take([word for word in args if word != "--quiet"], picks)
+        if not picks["--env"]:
+            if not HELP & set(rest):
+                raise UserError("train needs --env, e.g. --env Hopper-v5 (see bridgerl list)")
+            picks["--env"] = environments()[0]
+        default = resolve(*picks.values())
+        known = [*picks, "--quiet", *flags_of(default)]
+        options = {"default": default, "description": _description()}
+        return cls(parse(RunConfig, rest, "train", known, **options), "--quiet" in args)
+
+    def __call__(self) -> int:
+        """Train; after a signal say so, and exit with 128 + its number."""
+        try:
+            train(self.config, quiet=self.quiet)
+        except Stopped as stop:
+            print(f"bridgerl: {stop}", file=sys.stderr)
+            return stop.exit_code
+        return 0
+
+
+def _description() -> str:
+    def one_of(names: Iterable[str]) -> str:
+        return "{" + ",".join(names) + "}"
+
+    return f"""{inspect.cleandoc(Train.__doc__ or "")}
+
+Besides the flags below:
+--actor {one_of(ACTORS)}: what acts; its settings are --actor.* (default: sac)
+--critic {one_of(CRITICS)}: what values actions; its settings are --critic.* (default: dbc)
+--preset {one_of(PRESETS)}: where all defaults come from (default: lite)
+--quiet: print nothing but warnings and errors"""
+
+
+@dataclass(frozen=True)
+class CheckEnv:
+    """Tell whether an environment can be trained on, and resumed exactly.
+
+    Example: bridgerl check-env Hopper-v5
+    """
+
+    env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
+    """Gymnasium id, e.g. Hopper-v5 or my_module:MyEnv-v0."""
+    json: bool = False
+    """Print JSON."""
+
+    def __call__(self) -> int:
+        """Exit 0 when the environment is fit, 2 or 3 with the reason."""
+        facts = check_env(self.env)
+        text = f"{self.env} is fit: {facts['obs_dim']} observations, {facts['action_dim']} actions"
+        text += ", resumes exactly" if facts["reproducible"] else ", but does not resume exactly"
+        if facts["time_limit"] is None:
+            text += "; it has no time limit, so --eval.max-steps ends evaluation episodes"
+        print(json.dumps(facts) if self.json else text)
+        return 0
