@@ -1,10 +1,11 @@
 """Named defaults as data: per preset, per actor-critic pair, per environment."""
 
 import dataclasses
+import shlex
 from typing import Any
 
 from bridgerl.actors import ACTORS
-from bridgerl.config import RunConfig
+from bridgerl.config import RunConfig, encode
 from bridgerl.critics import CRITICS
 from bridgerl.errors import choose
 
@@ -134,3 +135,27 @@ def resolve(env: str, actor: str = "sac", critic: str = "cdq", preset: str = "li
 def _merged(layers: list[Overrides], *keys: str) -> Overrides:
     """One section's values; later layers win, and in a layer later keys."""
     return {k: v for layer in layers for key in keys for k, v in layer.get(key, {}).items()}
+
+
+def command_of(config: RunConfig) -> str:
+    """The command that repeats a training: what differs from the preset, as flags."""
+    actor, critic = config.actor_name, config.critic_name
+    base = resolve(config.env, actor, critic, config.preset)
+    words = [f"bridgerl train --env {shlex.quote(config.env)} --actor {actor} --critic {critic}"]
+    words += [] if config.preset == "lite" else [f"--preset {config.preset}"]
+    return " ".join([*words, *flags(encode(config), encode(base))])
+
+
+def flags(now: dict[str, Any], base: dict[str, Any], prefix: str = "--") -> list[str]:
+    """What differs from a base, section by section, as it is typed."""
+    words: list[str] = []
+    for key, value in now.items():
+        name = key.replace("_", "-")
+        if isinstance(value, dict):
+            words += flags(value, base[key], f"{prefix}{name}.")
+        elif isinstance(value, bool) and value != base[key]:
+            words.append(f"{prefix}{'' if value else 'no-'}{name}")
+        elif value != base[key]:
+            values = value if isinstance(value, list | tuple) else [value]
+            words.append(f"{prefix}{name} " + " ".join(shlex.quote(str(v)) for v in values))
+    return words

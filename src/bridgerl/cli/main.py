@@ -17,7 +17,7 @@ from bridgerl.actors import ACTORS
 from bridgerl.cli.bench import Bench
 from bridgerl.cli.flags import HELP, PROGRAM, flags_of, parse, refuse_odd_words
 from bridgerl.cli.studies import Plan, Reproduce
-from bridgerl.cli.truth import BridgeBias, League, Toy
+from bridgerl.cli.truth import EndpointError, League, Toy
 from bridgerl.critics import CRITICS
 from bridgerl.errors import BridgeError, UserError, choose, require
 from bridgerl.presets import PRESETS, environments, resolve
@@ -189,7 +189,7 @@ VERBS: dict[str, Any] = {
     "evaluate": Evaluate,
     "league": League,
     "toy": Toy,
-    "bridge-error": BridgeBias,
+    "bridge-error": EndpointError,
     "bench": Bench,
     "plan": Plan,
     "reproduce": Reproduce,

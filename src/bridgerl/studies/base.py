@@ -1,17 +1,17 @@
 """What a study is: settings, tasks, the tables it repeats and what the paper claims of them."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from bridgerl.cli.entrants import read_pair
 from bridgerl.config import EvalConfig, LogConfig, RunConfig, SaveConfig, TrainConfig
-from bridgerl.errors import require
 from bridgerl.presets import resolve
 from bridgerl.studies import paper
 from bridgerl.studies.claims import Cell, Cells, Claim
-from bridgerl.studies.jobs import Job, TrainJob
+from bridgerl.studies.jobs import Job, league_job, train_job
+from bridgerl.truth.settings import LeagueCell
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Scale:
     preset: str
     steps: int
     seeds: tuple[int, ...]
-    tasks: tuple[str, ...]
-    """Tasks in the order they are chosen in."""
     most_tasks: int
+    prefers: tuple[str, ...] = ()
+    """Tasks that are chosen before others."""
     decides: bool = True
     """Whether runs are long enough to say anything about a claim."""
     warmup: int = TrainConfig.warmup
@@ -35,7 +35,8 @@ class Scale:
 
     def choose(self, tasks: tuple[str, ...]) -> tuple[str, ...]:
         """The tasks of a study that this scale runs, in the study's order."""
-        chosen = [task for task in self.tasks if task in tasks][: self.most_tasks]
+        order = [*(t for t in self.prefers if t in tasks), *tasks]
+        chosen = list(dict.fromkeys(order))[: self.most_tasks]
         return tuple(task for task in tasks if task in chosen)
 
 
@@ -45,8 +46,8 @@ SCALES: dict[str, Scale] = {
         preset="lite",
         steps=400,
         seeds=(0, 1),
-        tasks=("Hopper-v5", "Walker2d-v5"),
         most_tasks=1,
+        prefers=("Hopper-v5", "Walker2d-v5"),
         decides=False,
         warmup=300,
         eval_every=100,
@@ -59,8 +60,8 @@ SCALES: dict[str, Scale] = {
         preset="lite",
         steps=100_000,
         seeds=(0, 1, 2),
-        tasks=("HalfCheetah-v5", "Walker2d-v5", "Hopper-v5", "Humanoid-v5", "Ant-v5"),
         most_tasks=2,
+        prefers=("HalfCheetah-v5", "Walker2d-v5", "Hopper-v5"),
         save_every=10_000,
     ),
     "paper": Scale(
@@ -68,7 +69,6 @@ SCALES: dict[str, Scale] = {
         preset="paper",
         steps=1_000_000,
         seeds=(0, 1, 2),
-        tasks=("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "Walker2d-v5"),
         most_tasks=5,
     ),
 }
@@ -76,30 +76,51 @@ SCALES: dict[str, Scale] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A row of a table: what tables call it, and the pair with the critic's flags behind it."""
+    """A row of a table: its name, a pair, and what is changed of the critic's preset."""
 
     key: str
     """Its name in `paper.RETURNS` and in claims."""
-    pair: str
-    """An actor and a critic with flags, e.g. `sac+dbc --bridge-steps 1`."""
+    actor: str
+    critic: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    preset: str = ""
+    """In place of the scale's."""
 
     def config(self, task: str, scale: Scale, seed: int, out: Path) -> RunConfig:
         """The run of this setting on one task."""
-        pair = read_pair(f"{self.key} = {self.pair} --preset {scale.preset}", task)
-        base = resolve(task, pair.actor, pair.critic, scale.preset)
-        slug = "" if self.key == self.pair else f"-{_slug(self.key)}"
+        preset = self.preset or scale.preset
+        base = resolve(task, self.actor, self.critic, preset)
+        slug = "" if self.key == f"{self.actor}+{self.critic}" else f"-{slug_of(self.key)}"
         return replace(
             base,
-            critic=pair.critic_config,
+            critic=replace(base.critic, **self.changes),
             steps=scale.steps,
             seed=seed,
             out=out,
-            name=f"{pair.actor}-{pair.critic}-{scale.preset}{slug}",
+            name=f"{self.actor}-{self.critic}-{preset}{slug}",
             train=replace(base.train, warmup=scale.warmup),
             eval=replace(base.eval, every=scale.eval_every, episodes=scale.eval_episodes),
             save=replace(base.save, every=scale.save_every),
             log=replace(base.log, every=scale.log_every),
         )
+
+
+def pairs(*names: str) -> tuple[Setting, ...]:
+    """Settings that are a pair's own preset, e.g. sac+dbc."""
+    split = [(name, name.partition("+")) for name in names]
+    return tuple(Setting(name, actor, critic) for name, (actor, _, critic) in split)
+
+
+def dbc(key: str, **changes: Any) -> Setting:
+    """DBC under SAC with something changed."""
+    return Setting(key, "sac", "dbc", changes)
+
+
+def slug_of(text: str) -> str:
+    """A label as part of a folder's name."""
+    return (
+        "".join(c if c.isalnum() or c == "." else "-" for c in text).strip("-").replace("---", "-")
+    )
 
 
 class Measure(NamedTuple):
@@ -118,10 +139,6 @@ class Figure(NamedTuple):
     says: str
     log: bool = False
     """Whether both axes start as logarithms."""
-
-
-Curves = dict[str, dict[int, float]]
-"""By setting: y at x."""
 
 
 @dataclass(frozen=True)
@@ -143,20 +160,10 @@ class Study(ABC):
     """Whether scores of several tasks can be summed up once divided by a baseline's."""
 
     @abstractmethod
-    def jobs(self, scale: str, out: Path, seeds: tuple[int, ...] | None = None) -> list[Job]:
-        """What must be run; results lie under `out`."""
-
-    def exact_cells(self) -> Cells:
-        """Scores that follow from formulas and need no run."""
-        return {}
-
-    def exact_curves(self) -> Curves:
-        """Curves that follow from formulas and need no run."""
-        return {}
-
-    def draw(self, jobs: list[Job], folder: Path) -> None:
-        """Pictures of the jobs that are done, into the study's folder."""
-        return
+    def jobs(
+        self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
+    ) -> list[Job]:
+        """What must be run; results lie under `out`, and trainings use the device."""
 
     def paper_cells(self) -> Cells:
         """The paper's scores, as its claims should use them."""
@@ -185,20 +192,20 @@ class TrainingStudy(Study):
     )
     pools_tasks: ClassVar[bool] = True
 
-    def jobs(self, scale: str, out: Path, seeds: tuple[int, ...] | None = None) -> list[Job]:
+    def jobs(
+        self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
+    ) -> list[Job]:
         """A run per task, setting and seed; equal settings of other studies share its folder."""
         size = SCALES[scale]
-        for seed in seeds or ():
-            require(0 <= seed < 2**32, "seeds", seed, "must be from 0 to 2**32 - 1")
-        return [
-            TrainJob(setting.key, setting.config(task, size, seed, out / scale / "runs"))
-            for seed in seeds or size.seeds
-            for task in size.choose(self.tasks)
-            for setting in self.settings
-        ]
+        jobs: list[Job] = []
+        for seed, task in product(seeds or size.seeds, size.choose(self.tasks)):
+            for setting in self.settings:
+                config = setting.config(task, size, seed, out / scale / "runs")
+                train = replace(config.train, device=device)
+                jobs.append(train_job(setting.key, replace(config, train=train)))
+        return jobs
 
     def paper_cells(self) -> Cells:
-        """Means and deviations of the paper's three seeds."""
         return {
             (setting, task): Cell(*score, paper.SEEDS)
             for setting, row in paper.RETURNS.items()
@@ -206,17 +213,36 @@ class TrainingStudy(Study):
         }
 
     def printed(self, table: str, setting: str, task: str) -> paper.Score | None:
-        """What one of its tables prints in a cell, slips included."""
         return paper.printed(table, setting, task)
 
 
-def pairs(*names: str) -> tuple[Setting, ...]:
-    """Settings that are a pair's own preset."""
-    return tuple(Setting(name, name) for name in names)
+@dataclass(frozen=True)
+class LeagueStudy(Study):
+    """Critics that learn known distributions, problem by problem."""
 
+    settings: tuple[Setting, ...]
+    tasks: tuple[str, ...]
 
-def _slug(text: str) -> str:
-    """A label as part of a folder's name."""
-    return (
-        "".join(c if c.isalnum() or c == "." else "-" for c in text).strip("-").replace("---", "-")
+    measures: ClassVar[dict[str, Measure]] = {
+        "w1": Measure("W1", "distance between the learned and the true distribution"),
+        "crps": Measure("CRPS", "what the learned distribution scores above the true one"),
+        "mean_error": Measure("mean error", "distance of the means"),
+    }
+    figure: ClassVar[Figure] = Figure(
+        "Learned quantiles", "quantile level, %", "return", "Mean over seeds."
     )
+
+    def jobs(
+        self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
+    ) -> list[Job]:
+        """A critic per task, setting and seed; only `smoke` is shorter than the league's own."""
+        updates = 5 if scale == "smoke" else LeagueCell.updates
+        jobs: list[Job] = []
+        for seed, task in product(seeds or SCALES[scale].seeds, self.tasks):
+            for setting in self.settings:
+                base = resolve("league", critic=setting.critic, preset=setting.preset or "lite")
+                critic = replace(base.critic, **setting.changes)
+                cell = LeagueCell(task, setting.critic, critic, seed, updates)
+                folder = out / scale / "league" / task / slug_of(setting.key) / f"seed{seed}"
+                jobs.append(league_job(setting.key, cell, folder))
+        return jobs

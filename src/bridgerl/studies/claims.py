@@ -76,12 +76,10 @@ class Beats(Claim):
 
     @property
     def text(self) -> str:
-        """The statement."""
         times = "" if self.factor == 1 else f"{self.factor:g} x "
         return self.says or f"{self.better} > {times}{self.worse} on {self.task}"
 
     def cells(self) -> tuple[tuple[str, str], ...]:
-        """The two compared."""
         return ((self.better, self.task), (self.worse, self.task))
 
     def contrast(self, cells: Cells) -> Contrast:
@@ -103,11 +101,9 @@ class GainsMore(Claim):
 
     @property
     def text(self) -> str:
-        """The statement."""
         return self.says
 
     def cells(self) -> tuple[tuple[str, str], ...]:
-        """The four compared."""
         settings = (self.better, self.worse, self.than_better, self.than_worse)
         return tuple((setting, self.task) for setting in settings)
 
@@ -132,11 +128,9 @@ class Exceeds(Claim):
 
     @property
     def text(self) -> str:
-        """The statement."""
         return self.says
 
     def cells(self) -> tuple[tuple[str, str], ...]:
-        """The one looked at."""
         return ((self.setting, self.task),)
 
     def contrast(self, cells: Cells) -> Contrast:
@@ -155,11 +149,9 @@ class Spreads(Claim):
 
     @property
     def text(self) -> str:
-        """The statement."""
         return f"{self.wide} varies more than {self.narrow} on {self.task}"
 
     def cells(self) -> tuple[tuple[str, str], ...]:
-        """The two compared."""
         return ((self.wide, self.task), (self.narrow, self.task))
 
     def contrast(self, cells: Cells) -> SpreadContrast:

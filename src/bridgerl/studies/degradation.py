@@ -1,51 +1,42 @@
-"""The degradation figure: laws handed on by Bellman backups of a critic's own copy."""
+"""The degradation figure: a distribution handed on by Bellman backups of a critic's own copy."""
 
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import ClassVar
 
-from bridgerl.cli.truth import Toy
-from bridgerl.plots import can_plot
-from bridgerl.runs import store
 from bridgerl.studies import paper
 from bridgerl.studies.base import SCALES, Figure, Measure, Study
 from bridgerl.studies.claims import Beats
-from bridgerl.studies.jobs import LAW, Job, ToyJob
-from bridgerl.truth.toy import draw_toy, join_toys
+from bridgerl.studies.jobs import THREE_MODES, Job, toy_job
+from bridgerl.truth.settings import ToyConfig
 
 
 @dataclass(frozen=True)
 class ToyStudy(Study):
-    """Critics in the toy, a process per critic and seed."""
+    """Critics in the toy, a job per critic and seed."""
 
     critics: tuple[str, ...]
 
     measures: ClassVar[dict[str, Measure]] = {
-        "w1_share": Measure("W1 / std", "distance to the exact law over its deviation, at last"),
+        "w1_share": Measure("W1 / std", "distance to the exact one over its deviation, at last"),
         "valley": Measure("valley mass", "mass in the middle between two modes, at last"),
     }
     figure: ClassVar[Figure] = Figure(
-        "Distance to the exact law", "backup", "W1 / std", "Mean over seeds."
+        "Distance to the exact distribution", "backup", "W1 / std", "Mean over seeds."
     )
 
-    def jobs(self, scale: str, out: Path, seeds: tuple[int, ...] | None = None) -> list[Job]:
+    def jobs(
+        self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
+    ) -> list[Job]:
         """A toy per critic and seed; only `smoke` is shorter than the toy's own defaults."""
         jobs: list[Job] = []
         for seed, critic in product(seeds or SCALES[scale].seeds, self.critics):
-            folder = out / scale / "toy" / critic / f"seed{seed}"
-            toy = Toy(critics=(critic,), seeds=(seed,), out=folder)
+            toy = ToyConfig(critics=(critic,), seeds=(seed,))
             if scale == "smoke":
                 toy = replace(toy, fit_steps=60, iterations=3, steps_per_iteration=5)
-            jobs.append(ToyJob(critic, toy))
+            jobs.append(toy_job(critic, toy, out / scale / "toy" / critic / f"seed{seed}"))
         return jobs
-
-    def draw(self, jobs: list[Job], folder: Path) -> None:
-        """The laws of all critics and seeds in one picture."""
-        done = [store.read_bytes(job.folder / "toy.json") for job in jobs if job.done()]
-        if done and can_plot():
-            results = [store.parse_json(data, "toy.json") for data in done]
-            draw_toy(join_toys(results), folder / "toy.png")
 
 
 STUDY = ToyStudy(
@@ -53,5 +44,5 @@ STUDY = ToyStudy(
     title="Gaussian degradation under repeated Bellman backups",
     tables=(paper.DEGRADATION,),
     critics=("flow", "dbc"),
-    claims=(Beats("flow", "dbc", LAW, says="flow matching degrades more than DBC"),),
+    claims=(Beats("flow", "dbc", THREE_MODES, says="flow matching degrades more than DBC"),),
 )

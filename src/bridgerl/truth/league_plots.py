@@ -13,7 +13,7 @@ X_TICKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200)
 Y_TICKS = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.1, 0.2, 0.5, 1)
 
 
-def draw_laws(results: list[dict[str, Any]], path: Path) -> None:
+def draw_quantiles(results: list[dict[str, Any]], path: Path) -> None:
     """One panel per query: the truth, and a thin line per entrant and seed."""
     shown = [p for name, p in PROBLEMS.items() if any(r["problem"] == name for r in results)]
     queries = [(p, i) for p in shown for i in range(len(p.queries))]
