@@ -160,7 +160,7 @@ def test_cells_with_another_settings_score_are_shown_as_printed() -> None:
 def test_a_setting_with_a_flag_that_its_critic_lacks_is_refused() -> None:
     setting = Setting("bad", "sac", "cdq", {"bridge_steps": 2})
     with pytest.raises(TypeError, match="bridge_steps"):
-        setting.config("Hopper-v5", SCALES["smoke"], 0, OUT)
+        setting.config("Hopper-v5", SCALES["smoke"])
 
 
 @pytest.mark.parametrize("study", LEAGUES, ids=lambda s: s.name)

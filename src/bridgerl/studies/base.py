@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-from bridgerl.config import EvalConfig, LogConfig, RunConfig, SaveConfig, TrainConfig
+from bridgerl.config import RunConfig
 from bridgerl.presets import resolve
 from bridgerl.studies import paper
 from bridgerl.studies.claims import Cell, Cells, Claim
@@ -27,11 +27,8 @@ class Scale:
     """Tasks that are chosen before others."""
     decides: bool = True
     """Whether runs are long enough to say anything about a claim."""
-    warmup: int = TrainConfig.warmup
-    eval_every: int = EvalConfig.every
-    eval_episodes: int = EvalConfig.episodes
-    save_every: int = SaveConfig.every
-    log_every: int = LogConfig.every
+    changes: dict[str, dict[str, int]] = field(default_factory=dict)
+    """What differs from the preset, by section."""
 
     def choose(self, tasks: tuple[str, ...]) -> tuple[str, ...]:
         """The tasks of a study that this scale runs, in the study's order."""
@@ -42,30 +39,27 @@ class Scale:
 
 SCALES: dict[str, Scale] = {
     "smoke": Scale(
-        says="minutes: shows that everything runs, decides nothing",
+        "minutes: shows that everything runs, decides nothing",
         preset="lite",
         steps=400,
         seeds=(0, 1),
         most_tasks=1,
         prefers=("Hopper-v5", "Walker2d-v5"),
         decides=False,
-        warmup=300,
-        eval_every=100,
-        eval_episodes=1,
-        save_every=100,
-        log_every=100,
+        changes={"train": {"warmup": 300}, "eval": {"every": 100, "episodes": 1}}
+        | {"save": {"every": 100}, "log": {"every": 100}},
     ),
     "cpu": Scale(
-        says="hours on a few cores: a tenth of the steps, two tasks",
+        "hours on a few cores: a tenth of the steps, two tasks",
         preset="lite",
         steps=100_000,
         seeds=(0, 1, 2),
         most_tasks=2,
         prefers=("HalfCheetah-v5", "Walker2d-v5", "Hopper-v5"),
-        save_every=10_000,
+        changes={"save": {"every": 10_000}},
     ),
     "paper": Scale(
-        says="the paper's: a million steps, all its tasks, its network sizes",
+        "the paper's: a million steps, all its tasks, its network sizes",
         preset="paper",
         steps=1_000_000,
         seeds=(0, 1, 2),
@@ -86,22 +80,18 @@ class Setting:
     preset: str = ""
     """In place of the scale's."""
 
-    def config(self, task: str, scale: Scale, seed: int, out: Path) -> RunConfig:
-        """The run of this setting on one task."""
+    def config(self, task: str, scale: Scale) -> RunConfig:
+        """What is trained on a task at this scale."""
         preset = self.preset or scale.preset
         base = resolve(task, self.actor, self.critic, preset)
         slug = "" if self.key == f"{self.actor}+{self.critic}" else f"-{slug_of(self.key)}"
+        sections = {key: replace(getattr(base, key), **v) for key, v in scale.changes.items()}
         return replace(
             base,
             critic=replace(base.critic, **self.changes),
             steps=scale.steps,
-            seed=seed,
-            out=out,
             name=f"{self.actor}-{self.critic}-{preset}{slug}",
-            train=replace(base.train, warmup=scale.warmup),
-            eval=replace(base.eval, every=scale.eval_every, episodes=scale.eval_episodes),
-            save=replace(base.save, every=scale.save_every),
-            log=replace(base.log, every=scale.log_every),
+            **sections,
         )
 
 
@@ -118,9 +108,16 @@ def dbc(key: str, **changes: Any) -> Setting:
 
 def slug_of(text: str) -> str:
     """A label as part of a folder's name."""
-    return (
-        "".join(c if c.isalnum() or c == "." else "-" for c in text).strip("-").replace("---", "-")
-    )
+    plain = "".join(c if c.isalnum() or c == "." else "-" for c in text)
+    return plain.strip("-").replace("---", "-")
+
+
+class Place(NamedTuple):
+    """Where jobs are run: a scale, its folder, a device."""
+
+    scale: str
+    out: Path
+    device: str
 
 
 class Measure(NamedTuple):
@@ -149,21 +146,30 @@ class Study(ABC):
     title: str
     tables: tuple[str, ...]
     """Labels of the tables and figures it repeats, in the paper's source."""
+    settings: tuple[Setting, ...]
+    tasks: tuple[str, ...]
     claims: tuple[Claim, ...]
 
     measures: ClassVar[dict[str, Measure]]
     """By key; claims are judged on each."""
-
     figure: ClassVar[Figure]
-
     pools_tasks: ClassVar[bool] = False
     """Whether scores of several tasks can be summed up once divided by a baseline's."""
 
-    @abstractmethod
     def jobs(
         self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
     ) -> list[Job]:
         """What must be run; results lie under `out`, and trainings use the device."""
+        chosen = product(seeds or SCALES[scale].seeds, self.chosen_tasks(scale), self.settings)
+        place = Place(scale, out / scale, device)
+        return [self.job(setting, task, seed, place) for seed, task, setting in chosen]
+
+    def chosen_tasks(self, scale: str) -> tuple[str, ...]:
+        return self.tasks
+
+    @abstractmethod
+    def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
+        """What is run for one cell of the table and one seed."""
 
     def paper_cells(self) -> Cells:
         """The paper's scores, as its claims should use them."""
@@ -175,12 +181,8 @@ class Study(ABC):
         return None if cell is None else paper.Score(cell.mean, cell.std)
 
 
-@dataclass(frozen=True)
 class TrainingStudy(Study):
     """Settings that are trained on tasks with several seeds."""
-
-    settings: tuple[Setting, ...]
-    tasks: tuple[str, ...]
 
     measures: ClassVar[dict[str, Measure]] = {
         "best": Measure("best", "best evaluation of each seed, as in the paper"),
@@ -192,18 +194,15 @@ class TrainingStudy(Study):
     )
     pools_tasks: ClassVar[bool] = True
 
-    def jobs(
-        self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
-    ) -> list[Job]:
-        """A run per task, setting and seed; equal settings of other studies share its folder."""
-        size = SCALES[scale]
-        jobs: list[Job] = []
-        for seed, task in product(seeds or size.seeds, size.choose(self.tasks)):
-            for setting in self.settings:
-                config = setting.config(task, size, seed, out / scale / "runs")
-                train = replace(config.train, device=device)
-                jobs.append(train_job(setting.key, replace(config, train=train)))
-        return jobs
+    def chosen_tasks(self, scale: str) -> tuple[str, ...]:
+        return SCALES[scale].choose(self.tasks)
+
+    def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
+        """A run; equal settings of other studies share its folder."""
+        config = setting.config(task, SCALES[place.scale])
+        train = replace(config.train, device=place.device)
+        config = replace(config, seed=seed, out=place.out / "runs", train=train)
+        return train_job(setting.key, config)
 
     def paper_cells(self) -> Cells:
         return {
@@ -216,12 +215,8 @@ class TrainingStudy(Study):
         return paper.printed(table, setting, task)
 
 
-@dataclass(frozen=True)
 class LeagueStudy(Study):
     """Critics that learn known distributions, problem by problem."""
-
-    settings: tuple[Setting, ...]
-    tasks: tuple[str, ...]
 
     measures: ClassVar[dict[str, Measure]] = {
         "w1": Measure("W1", "distance between the learned and the true distribution"),
@@ -232,17 +227,11 @@ class LeagueStudy(Study):
         "Learned quantiles", "quantile level, %", "return", "Mean over seeds."
     )
 
-    def jobs(
-        self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
-    ) -> list[Job]:
-        """A critic per task, setting and seed; only `smoke` is shorter than the league's own."""
-        updates = 5 if scale == "smoke" else LeagueCell.updates
-        jobs: list[Job] = []
-        for seed, task in product(seeds or SCALES[scale].seeds, self.tasks):
-            for setting in self.settings:
-                base = resolve("league", critic=setting.critic, preset=setting.preset or "lite")
-                critic = replace(base.critic, **setting.changes)
-                cell = LeagueCell(task, setting.critic, critic, seed, updates)
-                folder = out / scale / "league" / task / slug_of(setting.key) / f"seed{seed}"
-                jobs.append(league_job(setting.key, cell, folder))
-        return jobs
+    def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
+        """A cell; only `smoke` is shorter than the league's own."""
+        base = resolve("league", critic=setting.critic, preset=setting.preset or "lite").critic
+        critic = replace(base, **setting.changes)
+        updates = 5 if place.scale == "smoke" else LeagueCell.updates
+        cell = LeagueCell(task, setting.critic, critic, seed, updates)
+        folder = place.out / "league" / task / slug_of(setting.key) / f"seed{seed}"
+        return league_job(setting.key, cell, folder)

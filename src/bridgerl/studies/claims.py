@@ -5,7 +5,7 @@ which the uncertainty of the means becomes that of the contrast.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log
 from typing import NamedTuple
 
@@ -46,13 +46,21 @@ class SpreadContrast(NamedTuple):
     narrow: Cell
 
 
+@dataclass(frozen=True)
 class Claim(ABC):
     """A statement about settings and tasks."""
 
+    says: str = field(default="", kw_only=True)
+    """In words, where the formula is not enough."""
+
     @property
-    @abstractmethod
     def text(self) -> str:
         """The statement in words."""
+        return self.says or self.formula()
+
+    def formula(self) -> str:
+        """The statement in short."""
+        raise NotImplementedError
 
     @abstractmethod
     def cells(self) -> tuple[tuple[str, str], ...]:
@@ -71,13 +79,10 @@ class Beats(Claim):
     worse: str
     task: str
     factor: float = 1.0
-    says: str = ""
-    """The statement in words, where the formula is not enough."""
 
-    @property
-    def text(self) -> str:
+    def formula(self) -> str:
         times = "" if self.factor == 1 else f"{self.factor:g} x "
-        return self.says or f"{self.better} > {times}{self.worse} on {self.task}"
+        return f"{self.better} > {times}{self.worse} on {self.task}"
 
     def cells(self) -> tuple[tuple[str, str], ...]:
         return ((self.better, self.task), (self.worse, self.task))
@@ -97,11 +102,6 @@ class GainsMore(Claim):
     than_better: str
     than_worse: str
     task: str
-    says: str
-
-    @property
-    def text(self) -> str:
-        return self.says
 
     def cells(self) -> tuple[tuple[str, str], ...]:
         settings = (self.better, self.worse, self.than_better, self.than_worse)
@@ -124,11 +124,6 @@ class Exceeds(Claim):
     setting: str
     task: str
     bound: float
-    says: str
-
-    @property
-    def text(self) -> str:
-        return self.says
 
     def cells(self) -> tuple[tuple[str, str], ...]:
         return ((self.setting, self.task),)
@@ -147,8 +142,7 @@ class Spreads(Claim):
     narrow: str
     task: str
 
-    @property
-    def text(self) -> str:
+    def formula(self) -> str:
         return f"{self.wide} varies more than {self.narrow} on {self.task}"
 
     def cells(self) -> tuple[tuple[str, str], ...]:

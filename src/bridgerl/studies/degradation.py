@@ -1,22 +1,17 @@
 """The degradation figure: a distribution handed on by Bellman backups of a critic's own copy."""
 
-from dataclasses import dataclass, replace
-from itertools import product
-from pathlib import Path
+from dataclasses import replace
 from typing import ClassVar
 
 from bridgerl.studies import paper
-from bridgerl.studies.base import SCALES, Figure, Measure, Study
+from bridgerl.studies.base import Figure, Measure, Place, Setting, Study
 from bridgerl.studies.claims import Beats
-from bridgerl.studies.jobs import THREE_MODES, Job, toy_job
+from bridgerl.studies.jobs import TOY, Job, toy_job
 from bridgerl.truth.settings import ToyConfig
 
 
-@dataclass(frozen=True)
 class ToyStudy(Study):
-    """Critics in the toy, a job per critic and seed."""
-
-    critics: tuple[str, ...]
+    """Critics in the toy."""
 
     measures: ClassVar[dict[str, Measure]] = {
         "w1_share": Measure("W1 / std", "distance to the exact one over its deviation, at last"),
@@ -26,23 +21,19 @@ class ToyStudy(Study):
         "Distance to the exact distribution", "backup", "W1 / std", "Mean over seeds."
     )
 
-    def jobs(
-        self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
-    ) -> list[Job]:
-        """A toy per critic and seed; only `smoke` is shorter than the toy's own defaults."""
-        jobs: list[Job] = []
-        for seed, critic in product(seeds or SCALES[scale].seeds, self.critics):
-            toy = ToyConfig(critics=(critic,), seeds=(seed,))
-            if scale == "smoke":
-                toy = replace(toy, fit_steps=60, iterations=3, steps_per_iteration=5)
-            jobs.append(toy_job(critic, toy, out / scale / "toy" / critic / f"seed{seed}"))
-        return jobs
+    def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
+        """A toy; only `smoke` is shorter than the toy's own defaults."""
+        toy = ToyConfig(critics=(setting.critic,), seeds=(seed,))
+        if place.scale == "smoke":
+            toy = replace(toy, fit_steps=60, iterations=3, steps_per_iteration=5)
+        return toy_job(setting.key, toy, place.out / task / setting.key / f"seed{seed}")
 
 
 STUDY = ToyStudy(
     name="degradation",
     title="Gaussian degradation under repeated Bellman backups",
     tables=(paper.DEGRADATION,),
-    critics=("flow", "dbc"),
-    claims=(Beats("flow", "dbc", THREE_MODES, says="flow matching degrades more than DBC"),),
+    settings=(Setting("flow", "", "flow"), Setting("dbc", "", "dbc")),
+    tasks=(TOY,),
+    claims=(Beats("flow", "dbc", TOY, says="flow matching degrades more than DBC"),),
 )

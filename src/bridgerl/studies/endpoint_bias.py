@@ -1,13 +1,12 @@
 """The table of endpoint errors, which follows from closed forms."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from bridgerl.studies import paper
-from bridgerl.studies.base import Figure, Measure, Study
+from bridgerl.studies.base import Figure, Measure, Place, Setting, Study
 from bridgerl.studies.claims import Beats, Cell, Cells, Exceeds
-from bridgerl.studies.jobs import Job, endpoint_job
+from bridgerl.studies.jobs import ENDPOINT, Job, endpoint_job
 from bridgerl.truth.settings import EndpointConfig
 
 
@@ -17,7 +16,6 @@ def rule_name(rule: str, schedule: str) -> str:
     return f"exact integral, {schedule}" if exact else f"Euler, {rule} endpoint, {schedule}"
 
 
-@dataclass(frozen=True)
 class EndpointStudy(Study):
     """Every rule and schedule at the paper's numbers of steps."""
 
@@ -35,10 +33,12 @@ class EndpointStudy(Study):
     def jobs(
         self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
     ) -> list[Job]:
-        """One job, the same at every scale."""
-        return [
-            endpoint_job(EndpointConfig(steps=tuple(paper.EULER)), out / scale / "endpoint-error")
-        ]
+        """One, whatever the seeds."""
+        return super().jobs(scale, out, (0,), device)
+
+    def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
+        config = EndpointConfig(steps=tuple(paper.EULER))
+        return endpoint_job(config, place.out / "endpoint-error")
 
     def paper_cells(self) -> Cells:
         """The printed table, which is that of right endpoints."""
@@ -53,16 +53,14 @@ STUDY = EndpointStudy(
     name="endpoint-bias",
     title="Endpoint error of Euler steps",
     tables=(paper.ENDPOINT,),
+    settings=(Setting("every rule", "", ""),),
+    tasks=(ENDPOINT,),
     claims=(
         *(
-            Exceeds(
-                rule_name("right", schedule),
-                f"M = {m}",
-                21,
-                f"{schedule}: the error exceeds 21 % at M = {m}",
-            )
+            Exceeds(right, f"M = {m}", 21, says=f"{schedule}: the error exceeds 21 % at M = {m}")
             for schedule in ("linear", "cosine")
             for m in (1, 2, 5)
+            for right in [rule_name("right", schedule)]
         ),
         *(
             Beats(

@@ -18,9 +18,8 @@ from bridgerl.runs import store
 from bridgerl.runs.result import RESULT, read_result
 from bridgerl.truth.settings import EndpointConfig, LeagueCell, ToyConfig
 
-THREE_MODES = "three modes"
-"""The task of the toy."""
-ENDPOINT = "endpoint error"
+TOY, ENDPOINT = "toy", "endpoint error"
+"""The tasks of jobs that have but one."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,6 @@ class Job:
     task: str
     """The column of the table it belongs to."""
     seed: int | None
-    name: str
-    """What lists show."""
     folder: Path
     """Where its results lie."""
     steps: int
@@ -44,6 +41,11 @@ class Job:
     """What to type to run it alone."""
     work: dict = field(hash=False)
     """All that decides its result, as JSON."""
+
+    @property
+    def name(self) -> str:
+        """What lists show."""
+        return f"{self.task}/{self.setting}" + ("" if self.seed is None else f"/seed{self.seed}")
 
     @property
     def trains(self) -> bool:
@@ -85,54 +87,30 @@ def job_from(data: dict[str, Any]) -> Job:
 
 def train_job(setting: str, config: RunConfig) -> Job:
     """A training run."""
-    return Job(
-        kind="train",
-        setting=setting,
-        task=config.env,
-        seed=config.seed,
-        name=f"{config.env}/{setting}/seed{config.seed}",
-        folder=config.folder,
-        steps=config.steps,
-        command=command_of(config),
-        work=_plain(encode(config)),
-    )
+    where, command = (config.env, config.seed, config.folder), command_of(config)
+    return Job("train", setting, *where, config.steps, command, _plain(encode(config)))
 
 
 def toy_job(setting: str, config: ToyConfig, folder: Path) -> Job:
     """The degradation toy of one critic and one seed."""
-    (seed,) = config.seeds
-    words = [*flags(asdict(config), asdict(ToyConfig())), f"--out {shlex.quote(str(folder))}"]
-    return Job(
-        kind="toy",
-        setting=setting,
-        task=THREE_MODES,
-        seed=seed,
-        name=f"toy/{setting}/seed{seed}",
-        folder=folder,
-        steps=config.updates,
-        command=" ".join(["bridgerl toy", *words]),
-        work=_plain(asdict(config)),
-    )
+    work, (seed,) = asdict(config), config.seeds
+    words = ["bridgerl toy", *flags(work, asdict(ToyConfig()))]
+    command = " ".join([*words, f"--out {shlex.quote(str(folder))}"])
+    return Job("toy", setting, TOY, seed, folder, config.updates, command, _plain(work))
 
 
 def league_job(
     setting: str, cell: LeagueCell, folder: Path, mark: dict[str, Any] | None = None
 ) -> Job:
     """A critic that learns a known distribution; a mark ties it to a machine and its versions."""
-    own, base = cell.config, resolve("league", critic=cell.critic).critic
-    entrant = " ".join([f"{setting} = {cell.critic}", *flags(asdict(own), asdict(base))])
-    budget = f"--seeds {cell.seed} --updates {cell.updates} --batch {cell.batch}"
-    return Job(
-        kind="league",
-        setting=setting,
-        task=cell.problem,
-        seed=cell.seed,
-        name=f"{cell.problem}/{setting}/seed{cell.seed}",
-        folder=folder,
-        steps=cell.updates,
-        command=f"bridgerl league --critics {shlex.quote(entrant)} --tasks {cell.problem} {budget}",
-        work=_plain(cell.identity() | ({"fingerprint": mark} if mark else {})),
+    base = resolve("league", critic=cell.critic).critic
+    entrant = " ".join([f"{setting} = {cell.critic}", *flags(asdict(cell.config), asdict(base))])
+    command = (
+        f"bridgerl league --critics {shlex.quote(entrant)} --tasks {cell.problem} "
+        f"--seeds {cell.seed} --updates {cell.updates} --batch {cell.batch}"
     )
+    work = _plain(cell.identity() | ({"fingerprint": mark} if mark else {}))
+    return Job("league", setting, cell.problem, cell.seed, folder, cell.updates, command, work)
 
 
 def league_cell(job: Job) -> LeagueCell:
@@ -146,18 +124,9 @@ def league_cell(job: Job) -> LeagueCell:
 
 def endpoint_job(config: EndpointConfig, folder: Path) -> Job:
     """The table of endpoint errors."""
-    words = ["bridgerl bridge-error", *flags(asdict(config), asdict(EndpointConfig()))]
-    return Job(
-        kind="endpoint",
-        setting=ENDPOINT,
-        task=ENDPOINT,
-        seed=None,
-        name=ENDPOINT,
-        folder=folder,
-        steps=len(config.schedules) * len(config.steps),
-        command=" ".join(words),
-        work=_plain(asdict(config)),
-    )
+    work, steps = asdict(config), len(config.schedules) * len(config.steps)
+    command = " ".join(["bridgerl bridge-error", *flags(work, asdict(EndpointConfig()))])
+    return Job("endpoint", "every rule", ENDPOINT, None, folder, steps, command, _plain(work))
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
