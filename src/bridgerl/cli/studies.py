@@ -182,43 +182,34 @@ class Reproduce(_Selection):
         if self.dry_run:
             self._list(jobs, left)
             return 0
-        self._refuse()
-        board = Board(left, quiet=self.json)
-        runner = self._runner(board) if left else None
-        make_folder(self.folder / "logs")
-        self._record(everything)
-        ends, number = self._run(runner, board, left) if runner else ({}, None)
-        if self.report:
-            self._draw(everything)
-        summary = self._conclude(jobs, ends)
-        if self.json:
-            print(json.dumps(summary))
-        if number is not None:
-            return 128 + number
-        return 0 if summary["finished"] == len(jobs) else 1
-
-    def _refuse(self) -> None:
-        """Refuse what runs would fail for one by one."""
+        # What runs would fail for one by one is refused here.
         if self.report:
             check_extras()
         if self.ray is None:
             self._check_gpus()
+        board = Board(left, quiet=self.json)
+        runner = self._runner(board) if left else None
+        make_folder(self.folder / "logs")
+        folders = {job.folder: job for job in everything}
+        manifest = Manifest(self.study, self.scale, self.seeds, self.gpus, folders)
+        write_manifest(self.folder, manifest)
+        ends, stop = dict[Job, JobEnd](), StopSignal()
+        if runner:
+            board.say(f"{self.study} at scale {self.scale}, {len(left)} to run:")
+            with stop, board:
+                ends = runner.run(left, stop)
+        if self.report:
+            self._draw(everything)
+        summary = self._conclude(jobs, ends)
+        if stop.number is not None:
+            return 128 + stop.number
+        return 0 if summary["finished"] == len(jobs) else 1
 
     def _runner(self, board: Board) -> Pool | Cluster:
         """This machine, or a cluster."""
         if self.ray is None:
             return Pool(self.workers, self.folder / "logs", board)
         return Cluster(self.ray[0] if self.ray else "auto", self.gpus, board)
-
-    def _run(
-        self, runner: Pool | Cluster, board: Board, left: list[Job]
-    ) -> tuple[dict[Job, JobEnd], int | None]:
-        """Run what is left; how jobs ended, and the signal that came meanwhile."""
-        board.say(f"{self.study} at scale {self.scale}, {len(left)} to run:")
-        with StopSignal() as stop, board:
-            ends = runner.run(left, stop)
-        runner.close()
-        return ends, stop.number
 
     def _draw(self, everything: list[Job]) -> None:
         """The study's own pictures; the report does without if need be."""
@@ -228,7 +219,7 @@ class Reproduce(_Selection):
             print(f"{PROGRAM}: warning: no picture: {error}", file=sys.stderr)
 
     def _conclude(self, jobs: list[Job], ends: dict[Job, JobEnd]) -> dict[str, Any]:
-        """Count, say what failed, write the report."""
+        """Count, write the report, say what failed."""
         counts = Counter(end.status for end in ends.values())
         failed = {job.name: o.reason for job, o in ends.items() if o.status == "failed"}
         finished = sum(job.done() for job in jobs)
@@ -238,22 +229,25 @@ class Reproduce(_Selection):
         if results:
             summary |= {"claims": results["counts"], "report": results["page"]}
             summary |= {"problems": results["problems"]}
-        if not self.json:
-            print(f"{finished} of {len(jobs)} runs finished" if jobs else "nothing to run")
-            for name, reason in failed.items():
-                print(f"failed: {name}: {reason}")
-            if failed:
-                print(f"logs: {self.folder / 'logs'}, and run.log in the folders of the runs;")
-                print("move a run's folder away to start it anew")
-            if finished + len(failed) < len(jobs):
-                print("the same command goes on where this one ended")
-            print(*(outline(results) if results else [f"results: {self.folder}"]), sep="\n")
+        if self.json:
+            print(json.dumps(summary))
+            return summary
+        print(f"{finished} of {len(jobs)} runs finished")
+        for name, reason in failed.items():
+            print(f"failed: {name}: {reason}")
+        if failed:
+            print(f"logs: {self.folder / 'logs'}, and run.log in the folders of the runs;")
+            print("move a run's folder away to start it anew")
+        if finished + len(failed) < len(jobs):
+            print("the same command goes on where this one ended")
+        print(*(outline(results) if results else [f"results: {self.folder}"]), sep="\n")
         return summary
 
     def _list(self, jobs: list[Job], left: list[Job]) -> None:
-        waiting = set(left)
+        steps = {job: job.progress() for job in left}
+        states = {j: f"at {step:,}" if step else "not begun" for j, step in steps.items()}
         rows = [
-            {"name": j.name, "state": _state(j, j in waiting), "command": j.command} for j in jobs
+            {"name": j.name, "state": states.get(j, "finished"), "command": j.command} for j in jobs
         ]
         if self.json:
             print(json.dumps(rows))
@@ -261,16 +255,3 @@ class Reproduce(_Selection):
         for row in rows:
             print(f"{row['state']:<12} {row['name']}\n             {row['command']}")
         print(f"{len(jobs)} runs, {len(jobs) - len(left)} finished")
-
-    def _record(self, jobs: list[Job]) -> None:
-        """What the report reads: which runs make up the study."""
-        folders = {job.folder: job for job in jobs}
-        manifest = Manifest(self.study, self.scale, self.seeds, self.gpus, folders)
-        write_manifest(self.folder, manifest)
-
-
-def _state(job: Job, left: bool) -> str:
-    if not left:
-        return "finished"
-    step = job.progress()
-    return f"at {step:,}" if step else "not begun"

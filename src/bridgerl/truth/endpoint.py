@@ -11,7 +11,7 @@ from rich.table import Table
 from bridgerl.bridge.sampler import Rule, endpoint_error
 from bridgerl.bridge.schedule import SCHEDULES, Schedule
 from bridgerl.errors import choose
-from bridgerl.plots import COLORS, panels, save
+from bridgerl.plots import COLORS, legend_below, panels, save
 from bridgerl.truth.settings import EndpointConfig
 
 NAMES: dict[str, str] = {
@@ -75,8 +75,5 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
         note = f"exact integral:\nat most {worst:.1g} %"
         ax.text(0.04, 0.06, note, transform=ax.transAxes, color=COLORS[2])
     axes[0].set_ylabel("endpoint error in %")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", frameon=False, ncols=min(2, len(axes))
-    )
+    legend_below(figure, axes[0], most=min(2, len(axes)))
     save(figure, path)

@@ -30,15 +30,7 @@ class FlowConfig(CriticConfig):
     z_scale: float = 100.0
     """Returns are divided by this inside the network."""
 
-    def __post_init__(self) -> None:
-        """Refuse settings that cannot be built."""
-        super().__post_init__()
-        self.require_widths("hidden")
-        self.require_counts("sampler_steps", "n_draws")
-        self.require_positive("z_scale")
-
     def build(self, spec: EnvSpec, streams: Streams) -> "Flow":
-        """Make the critic for a task."""
         return Flow(self, spec, streams)
 
 

@@ -20,7 +20,7 @@ from bridgerl.agent import build_critic
 from bridgerl.critics import CriticConfig
 from bridgerl.errors import NumericFault
 from bridgerl.ops.quantile import normal_quantiles
-from bridgerl.plots import COLORS, TRUTH, panels, save
+from bridgerl.plots import COLORS, TRUTH, legend_below, panels, save
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.training.envs import versions
@@ -151,8 +151,7 @@ def draw_toy(result: dict[str, Any], path: Path) -> None:
     for ax in axes[-len(columns) :]:
         ax.set_xlabel("return")
     axes[0].plot([], [], color=TRUTH, lw=1.2, label="learned, a line per seed")
-    legend = axes[0].get_legend_handles_labels()
-    figure.legend(*legend, loc="outside lower center", ncols=2, frameon=False)
+    legend_below(figure, axes[0], most=2)
     save(figure, path)
 
 

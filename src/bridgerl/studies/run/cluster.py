@@ -42,8 +42,7 @@ class Cluster:
             task.options(name=job.name).remote(json.dumps(job.to_json())): job for job in jobs
         }
         waiting = {job: job.progress() for job in jobs}
-        ends: dict[Job, JobEnd] = {}
-        asked = False
+        ends, asked = dict[Job, JobEnd](), False
         while pending:
             if stop.number is not None and not asked:
                 asked = True
@@ -59,6 +58,7 @@ class Cluster:
                 del waiting[job]
                 self._watcher.started(job)
             self._watcher.refresh()
+        ray.shutdown()
         return ends
 
     def _end_of(self, ref: Any) -> JobEnd:
@@ -69,10 +69,6 @@ class Cluster:
             return JobEnd("stopped", "cancelled before it began or after a checkpoint")
         except errors.RayError as error:
             return JobEnd("failed", " ".join(str(error).split())[:300])
-
-    def close(self) -> None:
-        """Leave the cluster."""
-        self._ray.shutdown()
 
 
 def _knock(address: str) -> None:

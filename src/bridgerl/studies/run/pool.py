@@ -102,15 +102,12 @@ class Pool:
                 worker.close()
         return ends
 
-    def close(self) -> None:
-        """Nothing outlives `run`."""
-
     def _start(self, job: Job) -> None:
         worker = self._idle.pop() if self._idle and not job.trains else _Worker()
         log = self._logs / f"{job.name.replace('/', '_') if job.trains else SHORT}.log"
         self._running[job] = worker
         with contextlib.suppress(OSError):  # A dead one is found out like any other.
-            worker.pipe.send((json.dumps(job.to_json()), log))
+            worker.pipe.send((job.name, json.dumps(job.to_json()), log))
         self._watcher.started(job)
 
     def _judge(self, job: Job, worker: _Worker, end: JobEnd, *, stopping: bool) -> JobEnd | None:

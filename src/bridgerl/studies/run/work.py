@@ -135,12 +135,12 @@ def serve(calls: Connection) -> None:
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     while True:
         try:
-            text, log = calls.recv()
+            name, text, log = calls.recv()
         except (EOFError, OSError):
             return
         _print_to(log)
         status, reason = perform(text)
-        print(": ".join(filter(None, (json.loads(text)["name"], status, reason))), flush=True)
+        print(": ".join(filter(None, (name, status, reason))), flush=True)
         with contextlib.suppress(OSError):  # Nobody listens any more.
             calls.send((status, reason))
 
