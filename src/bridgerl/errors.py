@@ -59,3 +59,15 @@ def choose(kind: str, name: str, table: Mapping[str, T]) -> T:
         known = ", ".join(table)
         raise UserError(f"unknown {kind} {name!r}{nearest(name, table)} (known: {known})")
     return table[name]
+
+
+def require_some(name: str, values: tuple[object, ...]) -> None:
+    """Refuse an empty list, and one that names something twice."""
+    require(len(values) > 0, name, values, "needs at least one")
+    require(len(set(values)) == len(values), name, values, "names one twice")
+
+
+def require_seeds(name: str, *seeds: int) -> None:
+    """Refuse seeds that some generator would not take."""
+    for seed in seeds:
+        require(0 <= seed < 2**32, name, seed, "must be from 0 to 2**32 - 1")

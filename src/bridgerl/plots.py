@@ -54,6 +54,13 @@ def panels(rows: int, columns: int, *, width: float, height: float) -> "tuple[Fi
     return figure, list(axes.flat)
 
 
+def legend_below(figure: "Figure", ax: "Axes", *, most: int) -> None:
+    """The names of one panel's lines below all panels, at most so many beside each other."""
+    handles, labels = ax.get_legend_handles_labels()
+    columns = min(most, len(labels))
+    figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+
+
 def save(figure: "Figure", path: Path) -> None:
     """Write a PNG under its name at once or not at all."""
     from matplotlib import rc_context

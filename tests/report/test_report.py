@@ -567,7 +567,8 @@ def test_a_report_is_made_without_torch(study):
     code = "import sys; from bridgerl.cli.main import main; main(['report', sys.argv[1]]); "
     code += "print({*sys.modules} & {'torch', 'bridgerl.training'})"
     command = [sys.executable, "-c", code, str(study)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = finished(command)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "set()"
 
 

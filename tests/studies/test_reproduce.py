@@ -16,9 +16,9 @@ import pytest
 from bridgerl.cli.main import main
 from bridgerl.runs.verify import compare
 from bridgerl.studies import STUDIES
-from bridgerl.studies.jobs import Job, TrainJob
+from bridgerl.studies.jobs import Job
 from bridgerl.studies.run.cost import StepCost, makespan
-from bridgerl.studies.run.work import perform
+from bridgerl.studies.run.work import perform, run_job
 from conftest import finished, started
 
 TWO = ("sac+cdq", "sac+dbc")
@@ -54,7 +54,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The two runs, trained one after the other in this process."""
     out = tmp_path_factory.mktemp("undisturbed")
     for job in jobs(out):
-        job.run()
+        run_job(job)
     return out
 
 
@@ -185,9 +185,8 @@ def test_a_failed_run_is_reported_and_the_others_go_on(
 
 def test_a_fault_in_a_run_is_a_reason_and_not_a_traceback(tmp_path: Path) -> None:
     job = jobs(tmp_path)[0]
-    assert isinstance(job, TrainJob)
     data = job.to_json()
-    data["config"]["env"] = "NoSuch-v0"
+    data["work"]["env"] = "NoSuch-v0"
     status, reason = perform(json.dumps(data))
     assert status == "failed"
     assert "NoSuch" in reason
@@ -303,16 +302,29 @@ def test_the_price_of_the_toy_knows_that_backups_of_a_flow_are_dear(
     assert facts["core_hours"] == pytest.approx(sum(hours.values()))
 
 
-def test_a_study_without_runs_says_what_computes_it(
+def test_what_follows_from_formulas_costs_next_to_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", "endpoint-bias", "--out", str(tmp_path)]) == 0
-    assert "bridgerl reproduce endpoint-bias" in capsys.readouterr().out
+    assert main(["plan", "endpoint-bias", "--out", str(tmp_path), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["runs"], facts["finished"]) == (1, 0)
+    assert facts["core_hours"] < 1 / 3600
+
+
+def test_short_jobs_run_over_the_same_pool(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--scale", "smoke", "--out", str(tmp_path), "--no-report", "--json", "--workers", "2"]
+    only = ["--only", "two-point/M*seed0", "two-point/lite/seed0"]
+    for study, more, n in (("dbc-ablation", only, 4), ("endpoint-bias", [], 1)):
+        for ran in (n, 0):
+            assert main(["reproduce", study, *words, *more]) == 0
+            summary = json.loads(capsys.readouterr().out)
+            assert (summary["runs"], summary["ran"], summary["finished"]) == (n, ran, n)
 
 
 def test_a_run_costs_its_warmup_its_updates_and_its_evaluations(tmp_path: Path) -> None:
     job = jobs(tmp_path)[0]
-    assert isinstance(job, TrainJob)
     cost = StepCost(warmup=1.0, learn=10.0, evaluate=0.5)
     # 300 random steps, 100 with an update, 4 evaluations of one episode of 1,000 steps.
     assert cost.of(job) == pytest.approx(5 + 300 + 1000 + 2000)

@@ -1,10 +1,12 @@
 """The league's problems have the laws they claim, and its verdicts repeat."""
 
+import contextlib
 import json
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,6 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from gymnasium.utils.env_checker import check_env
 from torch import Tensor
 
 from bridgerl.cli.entrants import read_entrant
@@ -23,24 +24,23 @@ from bridgerl.critics.cdq import CDQConfig
 from bridgerl.critics.dbc import DBCConfig
 from bridgerl.errors import StorageFault, UserError
 from bridgerl.streams import Streams
+from bridgerl.studies.run import pool
 from bridgerl.truth import league
-from bridgerl.truth.league import (
-    ABLATION,
-    SIZES,
-    Budget,
-    Cell,
-    cramer,
-    run_cell,
-    summarise,
-    variants,
-)
-from bridgerl.truth.problems import PROBLEMS, Problem, ProblemEnv, Query
+from bridgerl.truth.league import cramer, run_cell, summarise
+from bridgerl.truth.problems import PROBLEMS, Problem, Query
+from bridgerl.truth.settings import LeagueCell
 from bridgerl.types import Batch, Bootstrap, Metrics
 from conftest import started
 
-TINY = Budget(updates=4, batch=8)
+TINY = {"updates": 4, "batch": 8}
 QUERIES = [(name, i) for name, p in PROBLEMS.items() for i in range(len(p.queries))]
 PNG = b"\x89PNG\r\n"
+
+
+def cell(problem: str, critic: str, seed: int = 0, **budget: int) -> LeagueCell:
+    """A critic as it is typed, with next to no budget."""
+    entrant = read_entrant(critic)
+    return LeagueCell(problem, entrant.critic, entrant.config, seed, **TINY | budget)
 
 
 def _rollouts(problem: Problem, query: Query, n: int) -> np.ndarray:
@@ -71,11 +71,6 @@ def test_returns_are_of_the_order_of_a_hundred(name: str) -> None:
     tau = (np.arange(1000) + 0.5) / 1000
     spreads = [q.quantile(tau).std() for q in PROBLEMS[name].queries]
     assert 40 < max(spreads) < 200
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_a_problem_is_a_gymnasium_environment(name: str) -> None:
-    check_env(ProblemEnv(PROBLEMS[name]), skip_render_check=True)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -142,7 +137,7 @@ class Oracle(Critic):
 
 def test_a_critic_that_knows_the_law_is_measured_at_zero() -> None:
     problem = PROBLEMS["bernoulli-loop"]
-    row = league._measure(Oracle(problem, 3.0), problem, problem.queries[0])
+    row = league.distances(Oracle(problem, 3.0), problem, problem.queries[0])
     assert row["w1"] == row["crps"] == row["mean_error"] == 0
     assert row["w1_online"] == pytest.approx(3)
     assert row["std"] == pytest.approx(200 / 12**0.5, rel=1e-3)
@@ -151,14 +146,14 @@ def test_a_critic_that_knows_the_law_is_measured_at_zero() -> None:
 @pytest.mark.parametrize("critic", CRITICS)
 def test_every_critic_can_play_every_problem(critic: str) -> None:
     for name, problem in PROBLEMS.items():
-        result = run_cell(Cell(name, read_entrant(critic), 0, TINY))
+        result = run_cell(cell(name, critic))
         assert all(np.isfinite(v) for v in result["figures"].values())
         assert len(result["curves"]) == len(problem.queries)
 
 
 def test_a_cell_repeats_and_another_seed_differs() -> None:
     def figures(seed: int) -> dict[str, float]:
-        return run_cell(Cell("two-point", read_entrant("dbc"), seed, TINY))["figures"]
+        return run_cell(cell("two-point", "dbc", seed))["figures"]
 
     first, again, other = figures(0), figures(0), figures(1)
     for result in (first, again, other):
@@ -168,8 +163,7 @@ def test_a_cell_repeats_and_another_seed_differs() -> None:
 
 def test_a_point_mass_is_as_far_from_two_points_as_it_must_be() -> None:
     """CDQ's best W1 to +-100 is 100: it learns the mean, and shows what it cannot represent."""
-    cell = Cell("two-point", read_entrant("cdq --hidden 16"), 0, Budget(updates=50, batch=32))
-    figures = run_cell(cell)["figures"]
+    figures = run_cell(cell("two-point", "cdq --hidden 16", updates=50, batch=32))["figures"]
     assert figures["w1"] == pytest.approx(100, abs=1)
     assert figures["mean_error"] < 10
 
@@ -210,13 +204,6 @@ def test_an_entrants_flags_may_be_those_of_train() -> None:
     )
 
 
-@pytest.mark.parametrize("groups", [ABLATION, SIZES], ids=["ablation", "sizes"])
-def test_every_variant_is_another_critic(groups: dict[str, dict[str, str]]) -> None:
-    entrants = variants(groups)
-    assert len(entrants) == sum(len(group) for group in groups.values())
-    assert len({e.config for e in entrants}) == len({e.label for e in entrants}) == len(entrants)
-
-
 def test_seeds_are_averaged_and_a_lost_one_is_not_hidden() -> None:
     def result(seed: int, w1: float | None) -> dict[str, Any]:
         return {"problem": "p", "entrant": "e", "seed": seed, "figures": {"w1": w1}}
@@ -235,7 +222,7 @@ def _play(folder: Path, *more: str) -> int:
 def test_a_league_is_not_played_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _play(tmp_path) == 0
     first = json.loads(capsys.readouterr().out)
-    (cell,) = (tmp_path / "cells").iterdir()
+    (cell,) = (tmp_path / "cells").glob("*/result.json")
     stamp = cell.stat().st_mtime_ns
     assert _play(tmp_path) == 0
     assert json.loads(capsys.readouterr().out) == first
@@ -248,15 +235,15 @@ def test_a_league_is_not_played_twice(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_a_damaged_cell_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _play(tmp_path, "--no-plot") == 0
-    (cell,) = (tmp_path / "cells").iterdir()
-    whole = cell.read_bytes()
+    (result,) = (tmp_path / "cells").glob("*/result.json")
+    whole = result.read_bytes()
     forged = whole.replace(b'"seed": 0', b'"seed": 7')
     assert forged != whole
     for damaged in (whole[:40], b"{}", b"null", forged):
-        cell.write_bytes(damaged)
+        result.write_bytes(damaged)
         assert _play(tmp_path, "--no-plot") == StorageFault.exit_code
         err = capsys.readouterr().err
-        assert cell.name in err
+        assert str(result) in err
         assert "delete it to run this cell again" in err
 
 
@@ -288,36 +275,78 @@ def test_critics_on_one_seed_see_the_same_data_and_are_tracked_at_their_cadence(
             return Watching(f"{self.target_every}")
 
     for every, name in ((1, "cdq"), (2, "dbc")):
-        entrant = league.Entrant(f"{every}", name, Config(target_every=every))
-        run_cell(Cell("two-point", entrant, 5, TINY))
+        run_cell(LeagueCell("two-point", name, Config(target_every=every), 5, **TINY))
     assert all(torch.equal(a, b) for a, b in zip(*seen.values(), strict=True))
     assert tracked == [1, 2, 3, 4, 2, 4]
 
 
-@pytest.mark.parametrize(
-    ("victim", "number"),
-    [
-        ("parent", signal.SIGINT),
-        ("parent", signal.SIGKILL),
-        ("worker", signal.SIGKILL),
-    ],
-)
-def test_a_league_that_was_stopped_goes_on_with_the_same_command(
-    victim: str, number: int, tmp_path: Path
-) -> None:
+@contextlib.contextmanager
+def _league(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """A league of an hour that ends with its test."""
     flags = "--critics cdq --tasks two-point --seeds 0 1 --updates 100000 --batch 8 --no-plot"
-    command = [sys.executable, "-m", "bridgerl", "league", *flags.split(), "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "bridgerl", "league", *flags.split(), "--out", str(folder)]
     with started(command, stderr=subprocess.PIPE, text=True) as running:
-        parent, workers = psutil.Process(running.pid), []
-        while not workers:
-            time.sleep(0.1)
-            workers = [c for c in parent.children() if "spawn_main" in " ".join(c.cmdline())]
-        time.sleep(0.5)
-        (parent if victim == "parent" else workers[0]).send_signal(number)
+        yield running
+
+
+def _workers(running: subprocess.Popen[str], known: int = 0) -> list[psutil.Process]:
+    """Wait for a worker besides the known one."""
+    parent = psutil.Process(running.pid)
+    while True:
+        time.sleep(0.1)
+        for child in parent.children():
+            with contextlib.suppress(psutil.Error):
+                if child.pid != known and "spawn_main" in " ".join(child.cmdline()):
+                    time.sleep(0.5)
+                    return [child]
+
+
+def _gone(workers: list[psutil.Process]) -> bool:
+    _, alive = psutil.wait_procs(workers, timeout=10)
+    return not [w for w in alive if w.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_league_that_was_stopped_goes_on_with_the_same_command(
+    number: int, tmp_path: Path
+) -> None:
+    with _league(tmp_path) as running:
+        workers = _workers(running)
+        running.send_signal(number)
         _, err = running.communicate(timeout=60)
-        _, alive = psutil.wait_procs(workers, timeout=10)
-    if (victim, number) != ("parent", signal.SIGKILL):
-        assert running.returncode == (130 if victim == "parent" else 1)
+    if number == signal.SIGINT:
+        assert running.returncode == 130
         assert len(err.splitlines()) == 1
-        assert "the same command" in err
-    assert not [w for w in alive if w.status() != psutil.STATUS_ZOMBIE]
+        assert "stopped after 0 of 2 cells; the same command goes on" in err
+    assert _gone(workers)
+
+
+def test_a_cell_whose_process_dies_is_taken_up_again(tmp_path: Path) -> None:
+    with _league(tmp_path) as running:
+        workers = _workers(running)
+        workers[0].kill()
+        workers += _workers(running, workers[0].pid)
+        running.send_signal(signal.SIGINT)
+        _, err = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert "two-point/cdq/seed0: its process died (signal 9); it is taken up again" in err
+    assert _gone(workers)
+
+
+def test_cells_follow_each_other_in_one_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[pool._Worker] = []
+
+    class Counted(pool._Worker):
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+
+    monkeypatch.setattr(pool, "_Worker", Counted)
+    words = "--critics cdq --tasks two-point --seeds 0 1 2 --updates 4 --batch 8 --no-plot".split()
+    assert main(["league", "--out", str(tmp_path), *words]) == 0
+    log = (tmp_path / "short-jobs.log").read_text()
+    assert log.splitlines() == [f"two-point/cdq/seed{seed}: done" for seed in range(3)]
+    assert len(made) == 1
+    assert made[0].process.exitcode == 0

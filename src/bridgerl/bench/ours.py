@@ -30,8 +30,10 @@ def measure(config: RunConfig, setting: Setting) -> dict[str, float]:
     setting.pin()
     train = replace(config.train, batch_size=setting.batch, threads=setting.threads)
     config, period, clock = replace(config, train=train), config.actor.delay, Clock()
-    with ready_to_learn(config) as (state, step):
+    with folderless(config) as (state, act_at_random, step):
         agent = state.agent
+        for _ in range(FILL):
+            act_at_random()
 
         def draw() -> Batch:
             return state.replay.sample(setting.batch, state.streams("replay", "cpu"))
@@ -58,17 +60,14 @@ def measure(config: RunConfig, setting: Setting) -> dict[str, float]:
 
 
 @contextlib.contextmanager
-def ready_to_learn(config: RunConfig, fill: int = FILL) -> Generator[tuple[RunState, TrainStep]]:
-    """A run without a folder after so many random steps: its state, and a step that learns."""
+def folderless(config: RunConfig) -> Generator[tuple[RunState, TrainStep, TrainStep]]:
+    """A run without a folder: its state, its step during warm-up and its step after."""
     train = replace(config.train, buffer_size=100_000, warmup=10**9)
     config = replace(config, train=train, steps=10**10)
     with tuned_process(max(train.threads, 1)), contextlib.closing(Task(config.env, 0)) as task:
         state = RunState(config, task)
         task.reset(0)
-        at_random = TrainStep(state, train)
-        for _ in range(fill):
-            at_random()
-        yield state, TrainStep(state, replace(train, warmup=1))
+        yield state, TrainStep(state, train), TrainStep(state, replace(train, warmup=1))
 
 
 def isolated(call: Callable[..., Any], *args: Any) -> Any:

@@ -9,8 +9,8 @@ from bridgerl.bench.clock import Setting
 from bridgerl.bench.plots import draw_parts
 from bridgerl.bench.table import contenders, describe, run_bench, show
 from bridgerl.cli.entrants import read_pair
-from bridgerl.cli.output import make_folder, progress, require_some, writing
-from bridgerl.errors import require
+from bridgerl.cli.output import make_folder, progress, writing
+from bridgerl.errors import require, require_some
 from bridgerl.plots import check_plotting
 from bridgerl.runs import store
 from bridgerl.training.envs import Task

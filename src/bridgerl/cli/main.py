@@ -21,7 +21,7 @@ VERBS = {
     "evaluate": "cli.runs:Evaluate",
     "league": "cli.truth:League",
     "toy": "cli.truth:Toy",
-    "bridge-error": "cli.truth:BridgeBias",
+    "bridge-error": "cli.truth:EndpointError",
     "bench": "cli.bench:Bench",
     "plan": "cli.studies:Plan",
     "reproduce": "cli.studies:Reproduce",

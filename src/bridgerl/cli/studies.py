@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -15,19 +15,19 @@ from rich.console import Console
 from rich.table import Table
 
 from bridgerl.cli.flags import PROGRAM
-from bridgerl.cli.output import make_folder, progress, require_some
+from bridgerl.cli.output import make_folder, progress
 from bridgerl.cli.report import outline
-from bridgerl.errors import UserError, choose, require
+from bridgerl.errors import UserError, choose, require, require_seeds, require_some
 from bridgerl.report.build import build_report, check_extras
-from bridgerl.studies import SCALES, STUDIES, Study
-from bridgerl.studies.jobs import Job, TrainJob
+from bridgerl.studies import SCALES, STUDIES
+from bridgerl.studies.jobs import Job
 from bridgerl.studies.manifest import Manifest, write_manifest
 from bridgerl.studies.run.board import Board
 from bridgerl.studies.run.cluster import Cluster
-from bridgerl.studies.run.cost import StepCost, calibrate, disk_bytes, makespan
+from bridgerl.studies.run.cost import calibrate, estimate
+from bridgerl.studies.run.pictures import draw
 from bridgerl.studies.run.pool import Pool
-from bridgerl.studies.run.work import Outcome
-from bridgerl.training.envs import Task
+from bridgerl.studies.run.work import JobEnd
 from bridgerl.training.process import StopSignal
 
 StudyName = Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="STUDY")]
@@ -52,11 +52,6 @@ class _Selection:
     """GPUs per run; above 0 runs train on cuda, and Ray gives each so much of one."""
 
     @property
-    def chosen(self) -> Study:
-        """The study."""
-        return choose("study", self.study, STUDIES)
-
-    @property
     def folder(self) -> Path:
         """Where the study's report lies."""
         return self.out / self.scale / self.study
@@ -67,9 +62,11 @@ class _Selection:
             values = getattr(self, name)
             if values is not None:
                 require_some(name, values)
+        require_seeds("seeds", *(self.seeds or ()))
         require(0 <= self.gpus <= 16, "gpus", self.gpus, "must be from 0 to 16")
-        jobs = self.chosen.jobs(self.scale, out, self.seeds)
-        return [_on_device(job, self.gpus) for job in jobs]
+        return choose("study", self.study, STUDIES).jobs(
+            self.scale, out, self.seeds, "cuda" if self.gpus else "cpu"
+        )
 
     def _check_gpus(self) -> None:
         if self.gpus > 0 and not torch.cuda.is_available():
@@ -82,8 +79,7 @@ class _Selection:
         for pattern in self.only:
             if not any(_fits(job, pattern) for job in jobs):
                 names = ", ".join(job.name for job in jobs[:3])
-                hint = f"names are like {names}" if jobs else f"{self.study} has nothing to run"
-                raise UserError(f"--only {pattern} fits no run; {hint}")
+                raise UserError(f"--only {pattern} fits no run; names are like {names}")
         return [job for job in jobs if any(_fits(job, p) for p in self.only)]
 
 
@@ -113,54 +109,16 @@ class Plan(_Selection):
         require(0 < self.seconds < 1e6, "seconds", self.seconds, "must be positive")
         jobs = self.select(self.all_jobs(self.out))
         left = [job for job in jobs if not job.done()]
-        keys = list(dict.fromkeys((job.setting, job.task) for job in left))
-        with progress(len(keys), "calibration") as bar:
+        with progress(len({(job.setting, job.task) for job in left}), "calibration") as bar:
             costs = calibrate(left, self.seconds, lambda: bar.advance(bar.task_ids[0]))
-        seconds = [costs[job.setting, job.task].of(job) for job in left]
-        counts = sorted({1, 8, self.workers})
-        facts = {
-            "study": self.study,
-            "scale": self.scale,
-            "runs": len(jobs),
-            "finished": len(jobs) - len(left),
-            "steps": sum(job.steps for job in left),
-            "core_hours": sum(seconds) / 3600,
-            "gpu_hours": self.gpus * sum(seconds) / 3600,
-            "disk_gb": sum(_disk(left)) / 1e9,
-            "hours_by_workers": {n: makespan(seconds, n) / 3600 for n in counts},
-            "settings": [_setting(key, left, costs[key]) for key in keys],
-        }
+        facts = estimate(jobs, left, costs, self.workers)
+        facts |= {"study": self.study, "scale": self.scale}
+        facts |= {"gpu_hours": self.gpus * facts["core_hours"]}
         print(json.dumps(facts)) if self.json else _show(facts)
         return 0
 
 
-def _setting(key: tuple[str, str], left: list[Job], cost: StepCost) -> dict[str, Any]:
-    own = [job for job in left if (job.setting, job.task) == key]
-    return {
-        "setting": key[0],
-        "task": key[1],
-        "runs": len(own),
-        "steps_per_second": 1 / cost.learn,
-        "hours_per_run": cost.of(own[0]) / 3600,
-    }
-
-
-def _disk(jobs: list[Job]) -> list[int]:
-    """Bytes of every training; other jobs leave next to nothing."""
-    runs, sizes = [job for job in jobs if isinstance(job, TrainJob)], {}
-    for job in runs:
-        key = (job.setting, job.task)
-        if key not in sizes:
-            task = Task(job.task, 0)
-            sizes[key] = disk_bytes(job.config, task.spec)
-            task.close()
-    return [sizes[job.setting, job.task] for job in runs]
-
-
 def _show(facts: dict[str, Any]) -> None:
-    if not facts["runs"]:
-        print(f"{facts['study']} needs no runs: bridgerl reproduce {facts['study']} computes it")
-        return
     table = Table(title=f"{facts['study']}, scale {facts['scale']}: {SCALES[facts['scale']].says}")
     for head in ("setting", "task", "runs", "steps/s", "a run takes"):
         side = "left" if head in ("setting", "task") else "right"
@@ -225,29 +183,28 @@ class Reproduce(_Selection):
         if self.dry_run:
             self._list(jobs, left)
             return 0
-        self._refuse(left)
-        board = Board(left, quiet=self.json)
-        runner = self._runner(board) if left else None
-        make_folder(self.folder / "logs")
-        self._record(everything)
-        outcomes, number = self._run(runner, board, left) if runner else ({}, None)
-        if self.report:
-            self._draw(everything)
-        summary = self._conclude(jobs, outcomes)
-        if self.json:
-            print(json.dumps(summary))
-        if number is not None:
-            return 128 + number
-        return 0 if summary["finished"] == len(jobs) else 1
-
-    def _refuse(self, left: list[Job]) -> None:
-        """Refuse what runs would fail for one by one."""
+        # What runs would fail for one by one is refused here.
         if self.report:
             check_extras()
         if self.ray is None:
             self._check_gpus()
-        for job in left:
-            job.check()
+        board = Board(left, quiet=self.json)
+        runner = self._runner(board) if left else None
+        make_folder(self.folder / "logs")
+        folders = {job.folder: job for job in everything}
+        manifest = Manifest(self.study, self.scale, self.seeds, self.gpus, folders)
+        write_manifest(self.folder, manifest)
+        ends, stop = dict[Job, JobEnd](), StopSignal()
+        if runner:
+            board.say(f"{self.study} at scale {self.scale}, {len(left)} to run:")
+            with stop, board:
+                ends = runner.run(left, stop)
+        if self.report:
+            self._draw(everything)
+        summary = self._conclude(jobs, ends)
+        if stop.number is not None:
+            return 128 + stop.number
+        return 0 if summary["finished"] == len(jobs) else 1
 
     def _runner(self, board: Board) -> Pool | Cluster:
         """This machine, or a cluster."""
@@ -255,27 +212,17 @@ class Reproduce(_Selection):
             return Pool(self.workers, self.folder / "logs", board)
         return Cluster(self.ray[0] if self.ray else "auto", self.gpus, board)
 
-    def _run(
-        self, runner: Pool | Cluster, board: Board, left: list[Job]
-    ) -> tuple[dict[Job, Outcome], int | None]:
-        """Run what is left; outcomes, and the signal that came meanwhile."""
-        board.say(f"{self.study} at scale {self.scale}, {len(left)} to run:")
-        with StopSignal() as stop, board:
-            outcomes = runner.run(left, stop)
-        runner.close()
-        return outcomes, stop.number
-
     def _draw(self, everything: list[Job]) -> None:
         """The study's own pictures; the report does without if need be."""
         try:
-            self.chosen.draw(everything, self.folder)
+            draw(everything, self.folder)
         except OSError as error:
             print(f"{PROGRAM}: warning: no picture: {error}", file=sys.stderr)
 
-    def _conclude(self, jobs: list[Job], outcomes: dict[Job, Outcome]) -> dict[str, Any]:
-        """Count, say what failed, write the report."""
-        counts = Counter(outcome.status for outcome in outcomes.values())
-        failed = {job.name: o.reason for job, o in outcomes.items() if o.status == "failed"}
+    def _conclude(self, jobs: list[Job], ends: dict[Job, JobEnd]) -> dict[str, Any]:
+        """Count, write the report, say what failed."""
+        counts = Counter(end.status for end in ends.values())
+        failed = {job.name: o.reason for job, o in ends.items() if o.status == "failed"}
         finished = sum(job.done() for job in jobs)
         summary: dict[str, Any] = {"runs": len(jobs), "finished": finished, "ran": counts["done"]}
         summary |= {"stopped": counts["stopped"], "failed": failed, "folder": str(self.folder)}
@@ -283,22 +230,25 @@ class Reproduce(_Selection):
         if results:
             summary |= {"claims": results["counts"], "report": results["page"]}
             summary |= {"problems": results["problems"]}
-        if not self.json:
-            print(f"{finished} of {len(jobs)} runs finished" if jobs else "nothing to run")
-            for name, reason in failed.items():
-                print(f"failed: {name}: {reason}")
-            if failed:
-                print(f"logs: {self.folder / 'logs'}, and run.log in the folders of the runs;")
-                print("move a run's folder away to start it anew")
-            if finished + len(failed) < len(jobs):
-                print("the same command goes on where this one ended")
-            print(*(outline(results) if results else [f"results: {self.folder}"]), sep="\n")
+        if self.json:
+            print(json.dumps(summary))
+            return summary
+        print(f"{finished} of {len(jobs)} runs finished")
+        for name, reason in failed.items():
+            print(f"failed: {name}: {reason}")
+        if failed:
+            print(f"logs: {self.folder / 'logs'}, and run.log in the folders of the runs;")
+            print("move a run's folder away to start it anew")
+        if finished + len(failed) < len(jobs):
+            print("the same command goes on where this one ended")
+        print(*(outline(results) if results else [f"results: {self.folder}"]), sep="\n")
         return summary
 
     def _list(self, jobs: list[Job], left: list[Job]) -> None:
-        waiting = set(left)
+        steps = {job: job.progress() for job in left}
+        states = {j: f"at {step:,}" if step else "not begun" for j, step in steps.items()}
         rows = [
-            {"name": j.name, "state": _state(j, j in waiting), "command": j.command} for j in jobs
+            {"name": j.name, "state": states.get(j, "finished"), "command": j.command} for j in jobs
         ]
         if self.json:
             print(json.dumps(rows))
@@ -306,24 +256,3 @@ class Reproduce(_Selection):
         for row in rows:
             print(f"{row['state']:<12} {row['name']}\n             {row['command']}")
         print(f"{len(jobs)} runs, {len(jobs) - len(left)} finished")
-
-    def _record(self, jobs: list[Job]) -> None:
-        """What the report reads: which runs make up the study."""
-        folders = {job.folder: job for job in jobs}
-        manifest = Manifest(self.study, self.scale, self.seeds, self.gpus, folders)
-        write_manifest(self.folder, manifest)
-
-
-def _state(job: Job, left: bool) -> str:
-    if not left:
-        return "finished"
-    step = job.progress()
-    return f"at {step:,}" if step else "not begun"
-
-
-def _on_device(job: Job, gpus: float) -> Job:
-    """A training on a GPU, if one is asked for."""
-    if gpus == 0 or not isinstance(job, TrainJob):
-        return job
-    train = replace(job.config.train, device="cuda")
-    return replace(job, config=replace(job.config, train=train))

@@ -1,4 +1,4 @@
-"""The verbs of the lab: league, toy and bridge-error."""
+"""The verbs league, toy and bridge-error."""
 
 import json
 import shlex
@@ -10,37 +10,50 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import Progress
 from rich.table import Table
 
-from bridgerl.bridge.schedule import Constant, Cosine, Linear
 from bridgerl.cli.entrants import read_entrant
-from bridgerl.cli.output import make_folder, progress, require_some, writing
+from bridgerl.cli.output import make_folder, progress, writing
 from bridgerl.critics import CRITICS
-from bridgerl.errors import choose, require
+from bridgerl.errors import choose, require, require_seeds, require_some
 from bridgerl.plots import check_plotting
 from bridgerl.runs import store
-from bridgerl.truth import endpoint as bias
-from bridgerl.truth.league import (
-    ABLATION,
-    SIZES,
-    Budget,
-    Cell,
-    figure,
-    run_league,
-    variants,
-    write_results,
-)
-from bridgerl.truth.league_plots import draw_distances, draw_laws, draw_price
-from bridgerl.truth.problems import PROBLEMS
-from bridgerl.truth.toy import ToyConfig, draw_toy, run_toy, show_toy
+from bridgerl.studies.jobs import Job
+from bridgerl.studies.run.league import cell_jobs, run_league
+from bridgerl.studies.run.work import JobEnd
+from bridgerl.truth import endpoint
+from bridgerl.truth.league import figure, write_results
+from bridgerl.truth.league_plots import draw_distances, draw_price, draw_quantiles
+from bridgerl.truth.settings import PROBLEMS, EndpointConfig, LeagueCell, ToyConfig
+from bridgerl.truth.toy import draw_toy, run_toy, show_toy
 
-MOST_LAWS = 8
+MOST_LINES = 8
 """Entrants that one panel can show as lines."""
+
+
+class _Bar:
+    """Jobs of a runner on a progress bar."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+
+    def started(self, job: Job) -> None:
+        """Say nothing: only ends are counted."""
+
+    def died(self, job: Job, reason: str) -> None:
+        self._bar.console.print(f"{job.name}: {reason}; it is taken up again", markup=False)
+
+    def ended(self, job: Job, end: JobEnd) -> None:
+        self._bar.advance(self._bar.task_ids[0], end.status == "done")
+
+    def refresh(self) -> None:
+        """The bar refreshes itself."""
 
 
 @dataclass(frozen=True)
 class League:
-    """Let critics learn known return laws, and measure W1 and CRPS to the truth.
+    """Let critics learn known return distributions, and measure W1 and CRPS to the truth.
 
     Results are kept cell by cell: the same command again runs only what is missing.
     A critic may carry a label and flags: --critics cdq "printed = dbc --bridge-input label".
@@ -49,17 +62,13 @@ class League:
 
     critics: tuple[str, ...] = tuple(CRITICS)
     """Critics to compare, each a name or a quoted name with its flags."""
-    ablation: bool = False
-    """Compare DBC with its own variants instead."""
-    sizes: bool = False
-    """Compare DBC's sizes instead: what a better fit costs."""
-    tasks: tuple[str, ...] = tuple(PROBLEMS)
+    tasks: tuple[str, ...] = PROBLEMS
     """Problems to learn."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds; data depend on seed and problem alone."""
-    updates: int = Budget.updates
+    updates: int = LeagueCell.updates
     """Updates that every critic gets."""
-    batch: int = Budget.batch
+    batch: int = LeagueCell.batch
     """Transitions per update."""
     workers: int = 1
     """Processes; each uses one thread."""
@@ -72,22 +81,17 @@ class League:
 
     def __call__(self) -> int:
         """Run what is missing, print a table, write JSON, Markdown and pictures."""
-        cells = self._cells()
+        jobs = self._jobs()
         if self.plot:
             check_plotting()
         make_folder(self.out / "cells")
-        results = []
-        try:
-            with progress(len(cells), "league") as bar:
-                for result in run_league(cells, self.out, self.workers):
-                    results.append(result)
-                    bar.advance(bar.task_ids[0])
-        except KeyboardInterrupt:
-            done = f"{len(results)} of {len(cells)} cells"
-            print(f"bridgerl: stopped after {done}; the same command goes on", file=sys.stderr)
-            raise
-        order = {(c.problem, c.entrant.label, c.seed): i for i, c in enumerate(cells)}
-        results.sort(key=lambda r: order[r["problem"], r["entrant"], r["seed"]])
+        with progress(len(jobs), "league") as bar:
+            try:
+                results = run_league(jobs, self.workers, self.out, _Bar(bar))
+            except KeyboardInterrupt:
+                done = f"{bar.tasks[0].completed:.0f} of {len(jobs)} cells"
+                print(f"bridgerl: stopped after {done}; the same command goes on", file=sys.stderr)
+                raise
         with writing(self.out):
             data = write_results(self.out, shlex.join(["bridgerl", *sys.argv[1:]]), results)
             # No picture of other results may stand beside these.
@@ -96,34 +100,28 @@ class League:
             if self.plot:
                 draw_distances(results, self.out / "distances.png")
                 draw_price(results, self.out / "price.png")
-                if len({r["entrant"] for r in results}) <= MOST_LAWS:
-                    draw_laws(results, self.out / "laws.png")
-        if self.json:
-            print(json.dumps(data["summary"]))
-        else:
-            self._show(data["summary"])
+                if len({r["entrant"] for r in results}) <= MOST_LINES:
+                    draw_quantiles(results, self.out / "laws.png")
+        print(json.dumps(data["summary"])) if self.json else self._show(data["summary"])
         return 0
 
-    def _cells(self) -> list[Cell]:
+    def _jobs(self) -> list[Job]:
         for name in ("updates", "batch", "workers"):
             value = getattr(self, name)
             require(1 <= value <= 10**7, name, value, "must be from 1 to 10**7")
         for name in ("critics", "tasks", "seeds"):
             require_some(name, getattr(self, name))
         for task in self.tasks:
-            choose("task", task, PROBLEMS)
-        for seed in self.seeds:
-            require(0 <= seed < 2**32, "seeds", seed, "must be from 0 to 2**32 - 1")
-        both = self.ablation and self.sizes
-        require(not both, "sizes", True, "and --ablation are two leagues")
-        groups = ABLATION if self.ablation else SIZES
-        listed = [read_entrant(text) for text in self.critics]
-        entrants = variants(groups) if self.ablation or self.sizes else listed
+            choose("task", task, dict.fromkeys(PROBLEMS))
+        require_seeds("seeds", *self.seeds)
+        entrants = [read_entrant(text) for text in self.critics]
         labels = [entrant.label for entrant in entrants]
         require(len(set(labels)) == len(labels), "critics", labels, "give one label twice")
-        budget = Budget(self.updates, self.batch)
-        combinations = product(self.tasks, entrants, self.seeds)
-        return [Cell(task, entrant, seed, budget) for task, entrant, seed in combinations]
+        cells = [
+            (e.label, LeagueCell(task, e.critic, e.config, seed, self.updates, self.batch))
+            for task, e, seed in product(self.tasks, entrants, self.seeds)
+        ]
+        return cell_jobs(cells, self.out)
 
     def _show(self, rows: list[dict[str, Any]]) -> None:
         table = Table(title=f"league, {self.updates:,} updates, {len(self.seeds)} seed(s)")
@@ -145,7 +143,7 @@ class League:
 
 @dataclass(frozen=True)
 class Toy(ToyConfig):
-    """Draw the paper's degradation figure: critics fit a law, then back it up again and again.
+    """Draw the paper's degradation figure: critics fit returns, then back them up again and again.
 
     Example: bridgerl toy --seeds 0 --iterations 10
     """
@@ -163,9 +161,8 @@ class Toy(ToyConfig):
             check_plotting()
         make_folder(self.out)
         config = ToyConfig(**{f.name: getattr(self, f.name) for f in fields(ToyConfig)})
-        total = len(config.critics) * len(config.seeds) * config.updates
-        with progress(total, "toy") as bar:
-            result = run_toy(config, lambda done, _: bar.update(bar.task_ids[0], completed=done))
+        with progress(config.total, "toy") as bar:
+            result = run_toy(config, lambda: bar.advance(bar.task_ids[0]))
         with writing(self.out):
             store.publish_file(self.out / "toy.json", json.dumps(result).encode())
             if self.plot:
@@ -179,23 +176,13 @@ class Toy(ToyConfig):
 
 
 @dataclass(frozen=True)
-class BridgeBias:
+class EndpointError(EndpointConfig):
     """Print and plot how far Euler steps miss a fixed endpoint; exact weights miss it by nothing.
 
     Right endpoints give the paper's table, left ones are what its text defines.
     Example: bridgerl bridge-error --schedules linear --theta-max 10 --steps 1 2 5 50
     """
 
-    schedules: tuple[str, ...] = ("constant", "linear", "cosine")
-    """Schedules of the drift rate."""
-    steps: tuple[int, ...] = bias.PAPER_STEPS
-    """Numbers of bridge steps M."""
-    theta: float = 1.0
-    """Drift rate of the constant schedule."""
-    theta_min: float = 0.1
-    """Drift rate at the start of the others."""
-    theta_max: float = 5.0
-    """Drift rate at the end of the others."""
     out: Path = Path("runs/bridge-error")
     """Folder for the picture."""
     plot: bool = True
@@ -205,26 +192,17 @@ class BridgeBias:
 
     def __call__(self) -> int:
         """Compute, print, draw."""
-        kinds = {
-            "constant": lambda: Constant(self.theta),
-            "linear": lambda: Linear(self.theta_min, self.theta_max),
-            "cosine": lambda: Cosine(self.theta_min, self.theta_max),
-        }
-        for name in ("schedules", "steps"):
-            require_some(name, getattr(self, name))
-        for n in self.steps:
-            require(1 <= n <= 10**6, "steps", n, "must be from 1 to 10**6")
-        chosen = {name: choose("schedule", name, kinds)() for name in self.schedules}
-        table = bias.error_table(chosen, self.steps)
+        table = endpoint.error_table(self)
+        picture = self.out / "bridge-error.png"
         if self.plot:
             check_plotting()
             make_folder(self.out)
             with writing(self.out):
-                bias.draw(table, self.out / "bridge-error.png")
+                endpoint.draw(table, picture)
         if self.json:
             print(json.dumps(table))
             return 0
-        bias.show(table)
+        endpoint.show(table)
         if self.plot:
-            print(f"picture: {self.out / 'bridge-error.png'}")
+            print(f"picture: {picture}")
         return 0

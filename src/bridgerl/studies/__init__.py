@@ -1,9 +1,10 @@
-"""Every table and figure of the paper as a study; a new one is a file and a line here."""
+"""Every table and figure of the paper, and two of our own, as studies: a file each, a line here."""
 
 from bridgerl.studies import (
     actors,
     anchor_weight,
-    curves,
+    dbc_ablation,
+    dbc_sizes,
     degradation,
     endpoint_bias,
     flow_steps,
@@ -22,9 +23,10 @@ _FILES = (
     schedules,
     actors,
     training_time,
-    curves,
     degradation,
     endpoint_bias,
+    dbc_ablation,
+    dbc_sizes,
 )
 STUDIES: dict[str, Study] = {file.STUDY.name: file.STUDY for file in _FILES}
 

@@ -1,7 +1,7 @@
 """What the anchor loss adds, and whether it can stand alone."""
 
 from bridgerl.studies import paper
-from bridgerl.studies.base import Setting, TrainingStudy
+from bridgerl.studies.base import TrainingStudy, dbc
 from bridgerl.studies.claims import beats
 
 SHOWN = paper.COLUMNS[paper.WEIGHT]
@@ -11,11 +11,11 @@ STUDY = TrainingStudy(
     title="Weight w of the anchor loss",
     tables=(paper.WEIGHT, paper.WEIGHT_FULL),
     settings=(
-        Setting("w = 0", "sac+dbc --anchor-weight 0"),
-        Setting("sac+dbc", "sac+dbc"),
-        Setting("w = 0.02", "sac+dbc --anchor-weight 0.02"),
-        Setting("w = 0.1", "sac+dbc --anchor-weight 0.1"),
-        Setting("no quantile loss", "sac+dbc --quantile-weight 0 --anchor-weight 1"),
+        dbc("w = 0", anchor_weight=0.0),
+        dbc("sac+dbc"),
+        dbc("w = 0.02", anchor_weight=0.02),
+        dbc("w = 0.1", anchor_weight=0.1),
+        dbc("no quantile loss", quantile_weight=0.0, anchor_weight=1.0),
     ),
     tasks=paper.TASKS,
     claims=(

@@ -1,17 +1,17 @@
 """What a study is: settings, tasks, the tables it repeats and what the paper claims of them."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from bridgerl.cli.entrants import read_pair
-from bridgerl.config import EvalConfig, LogConfig, RunConfig, SaveConfig, TrainConfig
-from bridgerl.errors import require
+from bridgerl.config import RunConfig
 from bridgerl.presets import resolve
 from bridgerl.studies import paper
 from bridgerl.studies.claims import Cell, Cells, Claim
-from bridgerl.studies.jobs import Job, TrainJob
+from bridgerl.studies.jobs import Job, league_job, train_job
+from bridgerl.truth.settings import LeagueCell
 
 
 @dataclass(frozen=True)
@@ -22,53 +22,47 @@ class Scale:
     preset: str
     steps: int
     seeds: tuple[int, ...]
-    tasks: tuple[str, ...]
-    """Tasks in the order they are chosen in."""
     most_tasks: int
+    prefers: tuple[str, ...] = ()
+    """Tasks that are chosen before others."""
     decides: bool = True
     """Whether runs are long enough to say anything about a claim."""
-    warmup: int = TrainConfig.warmup
-    eval_every: int = EvalConfig.every
-    eval_episodes: int = EvalConfig.episodes
-    save_every: int = SaveConfig.every
-    log_every: int = LogConfig.every
+    changes: dict[str, dict[str, int]] = field(default_factory=dict)
+    """What differs from the preset, by section."""
 
     def choose(self, tasks: tuple[str, ...]) -> tuple[str, ...]:
         """The tasks of a study that this scale runs, in the study's order."""
-        chosen = [task for task in self.tasks if task in tasks][: self.most_tasks]
+        order = [*(t for t in self.prefers if t in tasks), *tasks]
+        chosen = list(dict.fromkeys(order))[: self.most_tasks]
         return tuple(task for task in tasks if task in chosen)
 
 
 SCALES: dict[str, Scale] = {
     "smoke": Scale(
-        says="minutes: shows that everything runs, decides nothing",
+        "minutes: shows that everything runs, decides nothing",
         preset="lite",
         steps=400,
         seeds=(0, 1),
-        tasks=("Hopper-v5", "Walker2d-v5"),
         most_tasks=1,
+        prefers=("Hopper-v5", "Walker2d-v5"),
         decides=False,
-        warmup=300,
-        eval_every=100,
-        eval_episodes=1,
-        save_every=100,
-        log_every=100,
+        changes={"train": {"warmup": 300}, "eval": {"every": 100, "episodes": 1}}
+        | {"save": {"every": 100}, "log": {"every": 100}},
     ),
     "cpu": Scale(
-        says="hours on a few cores: a tenth of the steps, two tasks",
+        "hours on a few cores: a tenth of the steps, two tasks",
         preset="lite",
         steps=100_000,
         seeds=(0, 1, 2),
-        tasks=("HalfCheetah-v5", "Walker2d-v5", "Hopper-v5", "Humanoid-v5", "Ant-v5"),
         most_tasks=2,
-        save_every=10_000,
+        prefers=("HalfCheetah-v5", "Walker2d-v5", "Hopper-v5"),
+        changes={"save": {"every": 10_000}},
     ),
     "paper": Scale(
-        says="the paper's: a million steps, all its tasks, its network sizes",
+        "the paper's: a million steps, all its tasks, its network sizes",
         preset="paper",
         steps=1_000_000,
         seeds=(0, 1, 2),
-        tasks=("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "Walker2d-v5"),
         most_tasks=5,
     ),
 }
@@ -76,30 +70,54 @@ SCALES: dict[str, Scale] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """A row of a table: what tables call it, and the pair with the critic's flags behind it."""
+    """A row of a table: its name, a pair, and what is changed of the critic's preset."""
 
     key: str
     """Its name in `paper.RETURNS` and in claims."""
-    pair: str
-    """An actor and a critic with flags, e.g. `sac+dbc --bridge-steps 1`."""
+    actor: str
+    critic: str
+    changes: dict[str, Any] = field(default_factory=dict)
+    preset: str = ""
+    """In place of the scale's."""
 
-    def config(self, task: str, scale: Scale, seed: int, out: Path) -> RunConfig:
-        """The run of this setting on one task."""
-        pair = read_pair(f"{self.key} = {self.pair} --preset {scale.preset}", task)
-        base = resolve(task, pair.actor, pair.critic, scale.preset)
-        slug = "" if self.key == self.pair else f"-{_slug(self.key)}"
+    def config(self, task: str, scale: Scale) -> RunConfig:
+        """What is trained on a task at this scale."""
+        preset = self.preset or scale.preset
+        base = resolve(task, self.actor, self.critic, preset)
+        slug = "" if self.key == f"{self.actor}+{self.critic}" else f"-{slug_of(self.key)}"
+        sections = {key: replace(getattr(base, key), **v) for key, v in scale.changes.items()}
         return replace(
             base,
-            critic=pair.critic_config,
+            critic=replace(base.critic, **self.changes),
             steps=scale.steps,
-            seed=seed,
-            out=out,
-            name=f"{pair.actor}-{pair.critic}-{scale.preset}{slug}",
-            train=replace(base.train, warmup=scale.warmup),
-            eval=replace(base.eval, every=scale.eval_every, episodes=scale.eval_episodes),
-            save=replace(base.save, every=scale.save_every),
-            log=replace(base.log, every=scale.log_every),
+            name=f"{self.actor}-{self.critic}-{preset}{slug}",
+            **sections,
         )
+
+
+def pairs(*names: str) -> tuple[Setting, ...]:
+    """Settings that are a pair's own preset, e.g. sac+dbc."""
+    split = [(name, name.partition("+")) for name in names]
+    return tuple(Setting(name, actor, critic) for name, (actor, _, critic) in split)
+
+
+def dbc(key: str, **changes: Any) -> Setting:
+    """DBC under SAC with something changed."""
+    return Setting(key, "sac", "dbc", changes)
+
+
+def slug_of(text: str) -> str:
+    """A label as part of a folder's name."""
+    plain = "".join(c if c.isalnum() or c == "." else "-" for c in text)
+    return plain.strip("-").replace("---", "-")
+
+
+class Place(NamedTuple):
+    """Where jobs are run: a scale, its folder, a device."""
+
+    scale: str
+    out: Path
+    device: str
 
 
 class Measure(NamedTuple):
@@ -120,10 +138,6 @@ class Figure(NamedTuple):
     """Whether both axes start as logarithms."""
 
 
-Curves = dict[str, dict[int, float]]
-"""By setting: y at x."""
-
-
 @dataclass(frozen=True)
 class Study(ABC):
     """One table or figure as something to run and to judge."""
@@ -132,31 +146,30 @@ class Study(ABC):
     title: str
     tables: tuple[str, ...]
     """Labels of the tables and figures it repeats, in the paper's source."""
+    settings: tuple[Setting, ...]
+    tasks: tuple[str, ...]
     claims: tuple[Claim, ...]
 
     measures: ClassVar[dict[str, Measure]]
     """By key; claims are judged on each."""
-
     figure: ClassVar[Figure]
-
     pools_tasks: ClassVar[bool] = False
     """Whether scores of several tasks can be summed up once divided by a baseline's."""
 
+    def jobs(
+        self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
+    ) -> list[Job]:
+        """What must be run; results lie under `out`, and trainings use the device."""
+        chosen = product(seeds or SCALES[scale].seeds, self.chosen_tasks(scale), self.settings)
+        place = Place(scale, out / scale, device)
+        return [self.job(setting, task, seed, place) for seed, task, setting in chosen]
+
+    def chosen_tasks(self, scale: str) -> tuple[str, ...]:
+        return self.tasks
+
     @abstractmethod
-    def jobs(self, scale: str, out: Path, seeds: tuple[int, ...] | None = None) -> list[Job]:
-        """What must be run; results lie under `out`."""
-
-    def exact_cells(self) -> Cells:
-        """Scores that follow from formulas and need no run."""
-        return {}
-
-    def exact_curves(self) -> Curves:
-        """Curves that follow from formulas and need no run."""
-        return {}
-
-    def draw(self, jobs: list[Job], folder: Path) -> None:
-        """Pictures of the jobs that are done, into the study's folder."""
-        return
+    def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
+        """What is run for one cell of the table and one seed."""
 
     def paper_cells(self) -> Cells:
         """The paper's scores, as its claims should use them."""
@@ -168,12 +181,8 @@ class Study(ABC):
         return None if cell is None else paper.Score(cell.mean, cell.std)
 
 
-@dataclass(frozen=True)
 class TrainingStudy(Study):
     """Settings that are trained on tasks with several seeds."""
-
-    settings: tuple[Setting, ...]
-    tasks: tuple[str, ...]
 
     measures: ClassVar[dict[str, Measure]] = {
         "best": Measure("best", "best evaluation of each seed, as in the paper"),
@@ -185,20 +194,17 @@ class TrainingStudy(Study):
     )
     pools_tasks: ClassVar[bool] = True
 
-    def jobs(self, scale: str, out: Path, seeds: tuple[int, ...] | None = None) -> list[Job]:
-        """A run per task, setting and seed; equal settings of other studies share its folder."""
-        size = SCALES[scale]
-        for seed in seeds or ():
-            require(0 <= seed < 2**32, "seeds", seed, "must be from 0 to 2**32 - 1")
-        return [
-            TrainJob(setting.key, setting.config(task, size, seed, out / scale / "runs"))
-            for seed in seeds or size.seeds
-            for task in size.choose(self.tasks)
-            for setting in self.settings
-        ]
+    def chosen_tasks(self, scale: str) -> tuple[str, ...]:
+        return SCALES[scale].choose(self.tasks)
+
+    def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
+        """A run; equal settings of other studies share its folder."""
+        config = setting.config(task, SCALES[place.scale])
+        train = replace(config.train, device=place.device)
+        config = replace(config, seed=seed, out=place.out / "runs", train=train)
+        return train_job(setting.key, config)
 
     def paper_cells(self) -> Cells:
-        """Means and deviations of the paper's three seeds."""
         return {
             (setting, task): Cell(*score, paper.SEEDS)
             for setting, row in paper.RETURNS.items()
@@ -206,17 +212,26 @@ class TrainingStudy(Study):
         }
 
     def printed(self, table: str, setting: str, task: str) -> paper.Score | None:
-        """What one of its tables prints in a cell, slips included."""
         return paper.printed(table, setting, task)
 
 
-def pairs(*names: str) -> tuple[Setting, ...]:
-    """Settings that are a pair's own preset."""
-    return tuple(Setting(name, name) for name in names)
+class LeagueStudy(Study):
+    """Critics that learn known distributions, problem by problem."""
 
-
-def _slug(text: str) -> str:
-    """A label as part of a folder's name."""
-    return (
-        "".join(c if c.isalnum() or c == "." else "-" for c in text).strip("-").replace("---", "-")
+    measures: ClassVar[dict[str, Measure]] = {
+        "w1": Measure("W1", "distance between the learned and the true distribution"),
+        "crps": Measure("CRPS", "what the learned distribution scores above the true one"),
+        "mean_error": Measure("mean error", "distance of the means"),
+    }
+    figure: ClassVar[Figure] = Figure(
+        "Learned quantiles", "quantile level, %", "return", "Mean over seeds."
     )
+
+    def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
+        """A cell; only `smoke` is shorter than the league's own."""
+        base = resolve("league", critic=setting.critic, preset=setting.preset or "lite").critic
+        critic = replace(base, **setting.changes)
+        updates = 5 if place.scale == "smoke" else LeagueCell.updates
+        cell = LeagueCell(task, setting.critic, critic, seed, updates)
+        folder = place.out / "league" / task / slug_of(setting.key) / f"seed{seed}"
+        return league_job(setting.key, cell, folder)

@@ -5,7 +5,7 @@ which the uncertainty of the means becomes that of the contrast.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log
 from typing import NamedTuple
 
@@ -46,13 +46,21 @@ class SpreadContrast(NamedTuple):
     narrow: Cell
 
 
+@dataclass(frozen=True)
 class Claim(ABC):
     """A statement about settings and tasks."""
 
+    says: str = field(default="", kw_only=True)
+    """In words, where the formula is not enough."""
+
     @property
-    @abstractmethod
     def text(self) -> str:
         """The statement in words."""
+        return self.says or self.formula()
+
+    def formula(self) -> str:
+        """The statement in short."""
+        raise NotImplementedError
 
     @abstractmethod
     def cells(self) -> tuple[tuple[str, str], ...]:
@@ -71,17 +79,12 @@ class Beats(Claim):
     worse: str
     task: str
     factor: float = 1.0
-    says: str = ""
-    """The statement in words, where the formula is not enough."""
 
-    @property
-    def text(self) -> str:
-        """The statement."""
+    def formula(self) -> str:
         times = "" if self.factor == 1 else f"{self.factor:g} x "
-        return self.says or f"{self.better} > {times}{self.worse} on {self.task}"
+        return f"{self.better} > {times}{self.worse} on {self.task}"
 
     def cells(self) -> tuple[tuple[str, str], ...]:
-        """The two compared."""
         return ((self.better, self.task), (self.worse, self.task))
 
     def contrast(self, cells: Cells) -> Contrast:
@@ -99,15 +102,8 @@ class GainsMore(Claim):
     than_better: str
     than_worse: str
     task: str
-    says: str
-
-    @property
-    def text(self) -> str:
-        """The statement."""
-        return self.says
 
     def cells(self) -> tuple[tuple[str, str], ...]:
-        """The four compared."""
         settings = (self.better, self.worse, self.than_better, self.than_worse)
         return tuple((setting, self.task) for setting in settings)
 
@@ -128,15 +124,8 @@ class Exceeds(Claim):
     setting: str
     task: str
     bound: float
-    says: str
-
-    @property
-    def text(self) -> str:
-        """The statement."""
-        return self.says
 
     def cells(self) -> tuple[tuple[str, str], ...]:
-        """The one looked at."""
         return ((self.setting, self.task),)
 
     def contrast(self, cells: Cells) -> Contrast:
@@ -153,13 +142,10 @@ class Spreads(Claim):
     narrow: str
     task: str
 
-    @property
-    def text(self) -> str:
-        """The statement."""
+    def formula(self) -> str:
         return f"{self.wide} varies more than {self.narrow} on {self.task}"
 
     def cells(self) -> tuple[tuple[str, str], ...]:
-        """The two compared."""
         return ((self.wide, self.task), (self.narrow, self.task))
 
     def contrast(self, cells: Cells) -> SpreadContrast:

@@ -1,7 +1,7 @@
 """How many steps M the bridge needs."""
 
 from bridgerl.studies import paper
-from bridgerl.studies.base import Setting, TrainingStudy
+from bridgerl.studies.base import TrainingStudy, dbc
 from bridgerl.studies.claims import beats
 
 STUDY = TrainingStudy(
@@ -9,9 +9,9 @@ STUDY = TrainingStudy(
     title="Flow steps M",
     tables=(paper.STEPS, paper.STEPS_FULL),
     settings=(
-        Setting("M = 1", "sac+dbc --bridge-steps 1"),
-        Setting("sac+dbc", "sac+dbc"),
-        Setting("M = 10", "sac+dbc --bridge-steps 10"),
+        dbc("M = 1", bridge_steps=1),
+        dbc("sac+dbc"),
+        dbc("M = 10", bridge_steps=10),
     ),
     tasks=paper.TASKS,
     claims=beats("sac+dbc", ("M = 1", "M = 10"), paper.TASKS),

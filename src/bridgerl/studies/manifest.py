@@ -1,6 +1,7 @@
-"""study.json: which runs make up a study, for its report and for whoever goes on with it."""
+"""study.json: which jobs make up a study, for its report and for whoever goes on with it."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,7 @@ class Manifest(NamedTuple):
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write it into the study's folder; a folder of runs may move together with it."""
     jobs = [
-        {"folder": os.path.relpath(path, folder), "job": job.to_json()}
+        job.to_json() | {"folder": os.path.relpath(path, folder)}
         for path, job in manifest.jobs.items()
     ]
     store.publish_file(folder / MANIFEST, store.to_json(manifest._asdict() | {"jobs": jobs}))
@@ -35,7 +36,8 @@ def read_manifest(folder: Path) -> Manifest:
     """Read it back; StorageFault if it is not one of ours."""
     data = store.parse_json(store.read_json_bytes(folder / MANIFEST), MANIFEST)
     try:
-        jobs = {folder / row["folder"]: job_from(row["job"]) for row in data["jobs"]}
+        listed = [job_from(row) for row in data["jobs"]]
+        jobs = {folder / job.folder: replace(job, folder=folder / job.folder) for job in listed}
         seeds = None if data["seeds"] is None else tuple(int(seed) for seed in data["seeds"])
         study, scale, gpus = str(data["study"]), str(data["scale"]), float(data["gpus"])
     except (KeyError, TypeError, ValueError, OverflowError, BridgeError) as error:

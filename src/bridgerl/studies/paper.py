@@ -5,14 +5,16 @@ A cell names the tables it stands in, by the labels of the paper's source.
 
 from typing import NamedTuple
 
-TASKS: tuple[str, ...] = ("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "Walker2d-v5")
+from bridgerl.presets import PAPER_TASKS
+from bridgerl.truth.settings import EndpointConfig
 
+TASKS: tuple[str, ...] = PAPER_TASKS
 SEEDS = 3
 
 MAIN, FULL, PLUG = "tab:main:experiments", "tab:full_experiments", "tab:plugin_play"
 STEPS, STEPS_FULL = "tab:ablation:timesteps", "tab:ablation:timesteps_full"
 WEIGHT, WEIGHT_FULL = "tab:ablation:w2", "tab:ablation:weight_full"
-SCHEDULE, TIME, BIAS = "tab:ablation:schedule", "tab:training_time", "tab:bias_analysis"
+SCHEDULE, TIME, ENDPOINT = "tab:ablation:schedule", "tab:training_time", "tab:bias_analysis"
 CURVES, DEGRADATION = "fig:training_curves", "fig:fm_vs_DBC"
 
 # The tasks that a table shows, where these are not all five.
@@ -87,7 +89,7 @@ HOURS: dict[str, tuple[float, ...]] = {
 
 
 # Endpoint error of Euler's rule in per cent, by steps M, for the three schedules.
-EULER_SCHEDULES = ("constant", "linear", "cosine")
+EULER_SCHEDULES = EndpointConfig.schedules
 EULER: dict[int, tuple[float, float, float]] = {
     1: (14.91, 21.44, 21.44),
     2: (9.48, 6.93, 18.75),

@@ -4,6 +4,7 @@ from bridgerl.studies import paper
 from bridgerl.studies.base import TrainingStudy, pairs
 from bridgerl.studies.claims import Beats, GainsMore, beats
 
+ACTORS = ("td3", "sac", "qvpo")
 TASKS = paper.COLUMNS[paper.PLUG]
 
 STUDY = TrainingStudy(
@@ -13,24 +14,16 @@ STUDY = TrainingStudy(
     settings=pairs("qvpo+cdq", "qvpo+dbc", "sac+cdq", "sac+dbc", "td3+cdq", "td3+dbc"),
     tasks=TASKS,
     claims=(
+        *(c for actor in ACTORS for c in beats(f"{actor}+dbc", (f"{actor}+cdq",), TASKS)),
         *(
-            c
-            for actor in ("qvpo", "sac", "td3")
-            for c in beats(f"{actor}+dbc", (f"{actor}+cdq",), TASKS)
-        ),
-        Beats(
-            "sac+dbc",
-            "sac+cdq",
-            "Humanoid-v5",
-            factor=1.13,
-            says="DBC gains SAC at least 13 % on Humanoid-v5",
-        ),
-        Beats(
-            "td3+dbc",
-            "td3+cdq",
-            "Walker2d-v5",
-            factor=1.24,
-            says="DBC gains TD3 at least 24 % on Walker2d-v5",
+            Beats(
+                f"{actor}+dbc",
+                f"{actor}+cdq",
+                task,
+                1 + percent / 100,
+                says=f"DBC gains {actor.upper()} at least {percent} % on {task}",
+            )
+            for actor, percent, task in (("sac", 13, "Humanoid-v5"), ("td3", 24, "Walker2d-v5"))
         ),
         *(
             GainsMore(
@@ -39,13 +32,11 @@ STUDY = TrainingStudy(
                 f"{other}+dbc",
                 f"{other}+cdq",
                 task,
-                f"DBC gains {most.upper()} more than {other.upper()} on {task}",
+                says=f"DBC gains {most.upper()} more than {other.upper()} on {task}",
             )
-            for most, others, task in (
-                ("sac", ("td3", "qvpo"), "Humanoid-v5"),
-                ("td3", ("sac", "qvpo"), "Walker2d-v5"),
-            )
-            for other in others
+            for most, task in (("sac", "Humanoid-v5"), ("td3", "Walker2d-v5"))
+            for other in ACTORS
+            if other != most
         ),
     ),
 )

@@ -1,7 +1,7 @@
 """How the bridge's drift rate should change over its time."""
 
 from bridgerl.studies import paper
-from bridgerl.studies.base import Setting, TrainingStudy
+from bridgerl.studies.base import TrainingStudy, dbc
 from bridgerl.studies.claims import Spreads
 
 STUDY = TrainingStudy(
@@ -9,9 +9,9 @@ STUDY = TrainingStudy(
     title="Schedules of the drift rate",
     tables=(paper.SCHEDULE,),
     settings=(
-        Setting("sac+dbc", "sac+dbc"),
-        Setting("cosine", "sac+dbc --schedule cosine"),
-        Setting("linear", "sac+dbc --schedule linear"),
+        dbc("sac+dbc"),
+        dbc("cosine", schedule="cosine"),
+        dbc("linear", schedule="linear"),
     ),
     tasks=paper.TASKS,
     # The paper calls cosine more variable than the two others; their means it calls alike, which no

@@ -18,7 +18,6 @@ class TimeStudy(TrainingStudy):
     pools_tasks: ClassVar[bool] = False
 
     def paper_cells(self) -> Cells:
-        """The paper's hours, printed without a spread."""
         return {
             (setting, task): Cell(value, 0.0, 1, exact=True)
             for setting, row in paper.HOURS.items()
@@ -26,7 +25,6 @@ class TimeStudy(TrainingStudy):
         }
 
     def printed(self, table: str, setting: str, task: str) -> paper.Score | None:
-        """The hours in a cell."""
         return Study.printed(self, table, setting, task)
 
 

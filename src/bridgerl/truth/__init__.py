@@ -1,1 +1,1 @@
-"""Experiments whose answers are known: the league, the degradation toy, the endpoint bias."""
+"""Experiments whose answers are known: the league, the degradation toy, the endpoint error."""

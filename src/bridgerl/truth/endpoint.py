@@ -1,6 +1,6 @@
-"""The endpoint bias: how far a walk with Euler's weights misses an endpoint that stands still."""
+"""The endpoint error: how far a walk with Euler's weights misses an endpoint that stands still."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bridgerl.bridge.sampler import Rule, endpoint_error
-from bridgerl.bridge.schedule import Schedule
-from bridgerl.plots import COLORS, panels, save
+from bridgerl.bridge.schedule import SCHEDULES, Schedule
+from bridgerl.errors import choose
+from bridgerl.plots import COLORS, legend_below, panels, save
+from bridgerl.truth.settings import EndpointConfig
 
-PAPER_STEPS = (1, 2, 5, 10, 20, 50, 100, 1000)
 NAMES: dict[str, str] = {
     "right": "Euler, right endpoint (the paper's table)",
     "left": "Euler, left endpoint (the paper's text)",
@@ -20,17 +21,23 @@ NAMES: dict[str, str] = {
 }
 
 
-def error_table(schedules: Mapping[str, Schedule], steps: Sequence[int]) -> list[dict[str, Any]]:
+def error_table(config: EndpointConfig) -> list[dict[str, Any]]:
     """|1 - sum of weights| in percent, per rule, schedule and M."""
+    schedules = {name: _schedule(config, name) for name in config.schedules}
     return [
         {
             "rule": rule,
             "schedule": name,
-            "percent": {n: 100 * endpoint_error(schedule, n, rule) for n in steps},
+            "percent": {n: 100 * endpoint_error(schedule, n, rule) for n in config.steps},
         }
         for rule in sorted(get_args(Rule), key=list(NAMES).index)
         for name, schedule in schedules.items()
     ]
+
+
+def _schedule(config: EndpointConfig, name: str) -> Schedule:
+    rates = (config.theta,) if name == "constant" else (config.theta_min, config.theta_max)
+    return choose("schedule", name, SCHEDULES)(*rates)
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
@@ -68,8 +75,5 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
         note = f"exact integral:\nat most {worst:.1g} %"
         ax.text(0.04, 0.06, note, transform=ax.transAxes, color=COLORS[2])
     axes[0].set_ylabel("endpoint error in %")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", frameon=False, ncols=min(2, len(axes))
-    )
+    legend_below(figure, axes[0], most=min(2, len(axes)))
     save(figure, path)

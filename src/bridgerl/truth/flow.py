@@ -30,19 +30,11 @@ class FlowConfig(CriticConfig):
     z_scale: float = 100.0
     """Returns are divided by this inside the network."""
 
-    def __post_init__(self) -> None:
-        """Refuse settings that cannot be built."""
-        super().__post_init__()
-        self.require_widths("hidden")
-        self.require_counts("sampler_steps", "n_draws")
-        self.require_positive("z_scale")
-
     def build(self, spec: EnvSpec, streams: Streams) -> "Flow":
-        """Make the critic for a task."""
         return Flow(self, spec, streams)
 
 
-class Velocity(nn.Module):
+class FlowField(nn.Module):
     """An MLP on [z, emb(t), s, a]."""
 
     def __init__(self, config: FlowConfig, n_inputs: int) -> None:
@@ -61,7 +53,7 @@ class Flow(Critic):
     """v(z_t, t) -> y - eps on the line z_t = (1 - t) eps + t y, eps ~ N(0, 1), y in z_scale."""
 
     def __init__(self, config: FlowConfig, spec: EnvSpec, streams: Streams) -> None:
-        super().__init__(config, Velocity(config, spec.obs_dim + spec.action_dim))
+        super().__init__(config, FlowField(config, spec.obs_dim + spec.action_dim))
         self.config = config
         self._noise, self._times = streams("flow_noise"), streams("flow_time")
 

@@ -1,21 +1,12 @@
-"""The league: critics learn known return laws, on equal data and budget, measured against truth.
+"""The league: critics learn known returns, on equal data and budget, measured against the truth.
 
 Training goes through `update` and `track`, the read-out through `particles` of the target network:
 the Polyak average that bootstraps, free of the last updates' noise. `w1_online` tells that noise.
 """
 
 import json
-import os
-import signal
-import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from multiprocessing import active_children, get_context, parent_process
-from multiprocessing.connection import wait
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,142 +15,39 @@ import torch
 from numpy.typing import NDArray
 
 from bridgerl.agent import build_critic
-from bridgerl.cli.entrants import Entrant, read_entrant
 from bridgerl.critics.base import Critic
-from bridgerl.errors import BridgeError, StorageFault
 from bridgerl.runs import store
 from bridgerl.streams import Streams, derive_seed
-from bridgerl.training.process import fingerprint, tuned_process
+from bridgerl.training.process import tuned_process
 from bridgerl.truth.problems import PROBLEMS, Problem, Query
+from bridgerl.truth.settings import LeagueCell
 
 N_PARTICLES = 10_000
 CURVE = 201
 """Levels at which the learned inverse CDF is kept for the picture."""
 
-# DBC's own choices, one changed at a time. The paper's sizes are cut to what a CPU can pay.
-_PAPER = "dbc --preset paper --hidden 64 64 64 --n-target 64 --n-online 32"
-ABLATION: dict[str, dict[str, str]] = {
-    "base": {"lite": "dbc"},
-    "input at t > 0": {
-        "label": "dbc --bridge-input label",
-        "path": "dbc --bridge-input path",
-    },
-    "steps M": {
-        "M = 1": "dbc --bridge-steps 1",
-        "M = 2": "dbc --bridge-steps 2",
-        "M = 10": "dbc --bridge-steps 10",
-        "label, M = 1": "dbc --bridge-input label --bridge-steps 1",
-    },
-    "anchor": {
-        "w = 0": "dbc --anchor-weight 0",
-        "w = 0.1": "dbc --anchor-weight 0.1",
-        "anchor only": "dbc --quantile-weight 0 --anchor-weight 1",
-    },
-    "scale of z": {
-        "z / 100": "dbc --z-scale 100",
-        "label, z / 100": "dbc --bridge-input label --z-scale 100",
-    },
-    "kappa": {"kappa 0.1": "dbc --kappa 0.1", "kappa 10": "dbc --kappa 10"},
-    "levels": {"iid levels": "dbc --no-stratified --no-shared-levels"},
-    "paper": {"paper": _PAPER, "paper, self": f"{_PAPER} --bridge-input self"},
-}
 
-# DBC's sizes, one changed at a time: what a better fit costs.
-SIZES: dict[str, dict[str, str]] = {
-    "base": {"lite": "dbc"},
-    "particle network": {
-        "particle 8x8": "dbc --particle 8 8",
-        "particle 32x32": "dbc --particle 32 32",
-        "particle 64x64": "dbc --particle 64 64",
-        "particle 32, one layer": "dbc --particle 32",
-    },
-    "trunk": {
-        "trunk 2x64": "dbc --hidden 64 64",
-        "trunk 2x128": "dbc --hidden 128 128",
-        "trunk 2x256": "dbc --hidden 256 256",
-        "trunk 2x512": "dbc --hidden 512 512",
-    },
-    "atoms": {
-        "target 4": "dbc --n-target 4",
-        "target 16": "dbc --n-target 16",
-        "target 32": "dbc --n-target 32",
-        "online 8": "dbc --n-online 8",
-        "online 32": "dbc --n-online 32",
-    },
-    "levels": {
-        "iid, shared": "dbc --no-stratified",
-        "stratified, own": "dbc --no-shared-levels",
-        "iid, own": "dbc --no-stratified --no-shared-levels",
-    },
-    "embedding": {
-        "32 cosines": "dbc --n-embed 32",
-        "128 cosines": "dbc --n-embed 128",
-    },
-}
-
-
-@dataclass(frozen=True)
-class Budget:
-    """What every critic gets."""
-
-    updates: int = 2_500
-    batch: int = 128
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One critic on one problem with one seed."""
-
-    problem: str
-    entrant: Entrant
-    seed: int
-    budget: Budget
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """All that decides the result."""
-        return {
-            "problem": self.problem,
-            "critic": {"type": self.entrant.critic, **asdict(self.entrant.config)},
-            "seed": self.seed,
-            **asdict(self.budget),
-            "fingerprint": fingerprint(1, "cpu"),
-        }
-
-    @property
-    def file_name(self) -> str:
-        """A name that changes with everything that decides the result."""
-        return f"{store.sha256(store.to_json(self.identity))[:24]}.json"
-
-
-def variants(groups: dict[str, dict[str, str]]) -> list[Entrant]:
-    """DBC and its variants, group by group."""
-    rows = [row for group in groups.values() for row in group.items()]
-    return [read_entrant(f"{label} = {text}") for label, text in rows]
-
-
-def run_cell(cell: Cell) -> dict[str, Any]:
+def run_cell(cell: LeagueCell) -> dict[str, Any]:
     """Train one critic and measure it; the data depend on problem and seed alone."""
-    problem, budget = PROBLEMS[cell.problem], cell.budget
+    problem = PROBLEMS[cell.problem]
     with tuned_process(1):
-        critic = build_critic(cell.entrant.config, problem.spec, Streams(cell.seed))
+        critic = build_critic(cell.config, problem.spec, Streams(cell.seed))
         rng = np.random.default_rng(derive_seed(cell.seed, "league", cell.problem))
         started = time.process_time()  # One thread: what a cell takes, however busy the machine is.
-        for update in range(1, budget.updates + 1):
-            critic.update(*problem.draw(budget.batch, rng))
-            if update % cell.entrant.config.target_every == 0:
+        for update in range(1, cell.updates + 1):
+            critic.update(*problem.draw(cell.batch, rng))
+            if update % cell.config.target_every == 0:
                 critic.track()
         spent = time.process_time() - started
-        rows = [_measure(critic, problem, query) for query in problem.queries]
+        rows = [distances(critic, problem, query) for query in problem.queries]
     means = {key: float(np.mean([r[key] for r in rows])) for key in rows[0] if key != "curve"}
-    figures = {**means, "updates_per_second": budget.updates / spent}
+    figures = {**means, "updates_per_second": cell.updates / spent}
     finite = {k: v if np.isfinite(v) else None for k, v in figures.items()}
-    curves = [r["curve"] for r in rows]
-    return {"identity": cell.identity, "figures": finite, "curves": curves}
+    return {"figures": finite, "curves": [r["curve"] for r in rows]}
 
 
-def _measure(critic: Critic, problem: Problem, query: Query) -> dict[str, Any]:
-    """Distances between the learned law and the truth at one query."""
+def distances(critic: Critic, problem: Problem, query: Query) -> dict[str, Any]:
+    """How far the learned distribution is from the truth at one query."""
     tau = (np.arange(N_PARTICLES) + 0.5) / N_PARTICLES
     truth = query.quantile(tau)
     learned, online = (_read(critic, problem, query, target=target) for target in (True, False))
@@ -186,82 +74,6 @@ def cramer(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
     z = np.sort(np.concatenate([a, b]))
     gap = np.searchsorted(a, z, "right") / len(a) - np.searchsorted(b, z, "right") / len(b)
     return float((gap[:-1] ** 2 * np.diff(z)).sum())
-
-
-def run_league(cells: Sequence[Cell], folder: Path, workers: int) -> Iterator[dict[str, Any]]:
-    """Every cell's result as it comes; those already in the folder are not run again."""
-    store.make_folder(folder / "cells")
-    missing: list[Cell] = []
-    for cell in cells:
-        path = folder / "cells" / cell.file_name
-        if path.is_file():
-            yield _labelled(cell, _kept(path, cell))
-        else:
-            missing.append(cell)
-    with _pool(workers) as pool:
-        jobs = {pool.submit(run_cell, cell): cell for cell in missing}
-        for job in as_completed(jobs):
-            try:
-                cell, result = jobs[job], job.result()
-            except BrokenProcessPool:
-                raise BridgeError(
-                    "a worker process died, perhaps for lack of memory; "
-                    "the same command with fewer --workers runs what is missing"
-                ) from None
-            try:
-                path = folder / "cells" / cell.file_name
-                store.publish_file(path, store.to_sealed_json(result))
-            except OSError as error:
-                raise StorageFault(f"{folder}: result not written: {error}") from error
-            yield _labelled(cell, result)
-
-
-def _kept(path: Path, cell: Cell) -> dict[str, Any]:
-    """A result from the folder; the seal tells whether it is what was once measured."""
-    try:
-        result = store.open_sealed_json(store.read_bytes(path), str(path))
-        if result.get("identity") != store.parse_json(store.to_json(cell.identity), "identity"):
-            raise StorageFault(f"{path} is damaged: it belongs to another cell")
-    except StorageFault as fault:
-        raise StorageFault(f"{fault}; delete it to run this cell again") from None
-    return result
-
-
-def _start_worker() -> None:
-    """End quietly on Ctrl-C, and end when the parent does, however that ends."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    parent = parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that start clean and end with us, whatever ends us."""
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), _start_worker)
-    try:
-        yield pool
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for child in active_children():
-            child.terminate()
-        raise
-    finally:
-        pool.shutdown()
-
-
-def _labelled(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "problem": cell.problem,
-        "entrant": cell.entrant.label,
-        "seed": cell.seed,
-        **result,
-    }
 
 
 def summarise(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from bridgerl.plots import COLORS, TRUTH, name_points, panels, save
+from bridgerl.plots import COLORS, TRUTH, legend_below, name_points, panels, save
 from bridgerl.truth.league import CURVE, N_PARTICLES
 from bridgerl.truth.problems import PROBLEMS
 
-X_TICKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200)
-Y_TICKS = (0.01, 0.015, 0.02, 0.025, 0.03, 0.04, 0.05, 0.07, 0.1, 0.2, 0.5, 1)
+MILLISECONDS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200)
+PERCENT = (1, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 20, 50, 100)
 
 
-def draw_laws(results: list[dict[str, Any]], path: Path) -> None:
+def draw_quantiles(results: list[dict[str, Any]], path: Path) -> None:
     """One panel per query: the truth, and a thin line per entrant and seed."""
     shown = [p for name, p in PROBLEMS.items() if any(r["problem"] == name for r in results)]
     queries = [(p, i) for p in shown for i in range(len(p.queries))]
@@ -33,17 +33,13 @@ def draw_laws(results: list[dict[str, Any]], path: Path) -> None:
             values = [np.nan if z is None else z for z in r["curves"][i]]
             label = r["entrant"] if r["seed"] == results[0]["seed"] else None
             ax.plot(tau, values, color=COLORS[at % len(COLORS)], lw=1, label=label)
-        several = len(problem.queries) > 1
-        ax.set_title(problem.name + (f", action {query.action:+g}" if several else ""))
-        ax.set_xlabel("quantile level")
+        action = f", action {query.action:+g}" if len(problem.queries) > 1 else ""
+        ax.set(title=problem.name + action, xlabel="quantile level")
     for ax in axes[::columns]:
         ax.set_ylabel("return")
     for ax in axes[len(queries) :]:
         ax.axis("off")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", frameon=False, ncols=min(6, len(labels))
-    )
+    legend_below(figure, axes[0], most=6)
     save(figure, path)
 
 
@@ -69,9 +65,7 @@ def draw_distances(results: list[dict[str, Any]], path: Path) -> None:
         middle = (low * high) ** 0.5
         ax.set_xlim(min(low, middle / 3.5), max(high, middle * 3.5))
         ax.minorticks_off()
-        ax.set_title(problem)
-        ax.set_xlabel("W1 to the truth")
-        ax.set_ylim(len(entrants) - 0.5, -0.5)
+        ax.set(title=problem, xlabel="W1 to the truth", ylim=(len(entrants) - 0.5, -0.5))
         ax.set_yticks(range(len(entrants)), entrants if ax is axes[0] else [""] * len(entrants))
     save(figure, path)
 
@@ -83,26 +77,21 @@ def draw_price(results: list[dict[str, Any]], path: Path) -> None:
         cells = [r["figures"] for r in results if r["entrant"] == entrant]
         if all(c["w1"] is not None for c in cells):
             price = float(np.median([1e3 / c["updates_per_second"] for c in cells]))
-            rows.append((price, float(np.mean([c["w1"] / c["std"] for c in cells])), entrant))
+            rows.append((price, float(np.mean([100 * c["w1"] / c["std"] for c in cells])), entrant))
     figure, axes = panels(1, 1, width=9.0, height=5.6)
     ax, front = axes[0], [a for a in rows if not any(_beats(b, a) for b in rows)]
     ax.plot(*zip(*sorted((x, y) for x, y, _ in front), strict=True), color=TRUTH, lw=0.8, alpha=0.5)
-    colors: list[str] = []
-    for row in rows:
-        x, y, _ = row
-        first = row == rows[0]
-        color = COLORS[1] if first else COLORS[0] if row in front else COLORS[6]
-        ax.plot(x, y, "o", color=color, ms=7 if first else 5)
-        colors.append(color)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ticks = [t for t in X_TICKS if _inside(t, ax.get_xlim())]
-    ax.set_xticks(ticks, [f"{t:g}" for t in ticks])
-    levels = [v for v in Y_TICKS if _inside(v, ax.get_ylim())]
-    ax.set_yticks(levels, [f"{100 * v:g} %" for v in levels])
+    places = [1 if row == rows[0] else 0 if row in front else 6 for row in rows]
+    colors = [COLORS[place] for place in places]
+    for (x, y, _), color in zip(rows, colors, strict=True):
+        ax.plot(x, y, "o", color=color, ms=7 if color == COLORS[1] else 5)
+    ax.set(xscale="log", xlabel="milliseconds per critic update")
+    ax.set(yscale="log", ylabel="W1 in % of the standard deviation, mean over problems")
+    for axis, ticks in ((ax.xaxis, MILLISECONDS), (ax.yaxis, PERCENT)):
+        low, high = axis.get_view_interval()
+        inside = [tick for tick in ticks if low <= tick <= high]
+        axis.set_ticks(inside, labels=[f"{tick:g}" for tick in inside])
     ax.minorticks_off()
-    ax.set_xlabel("milliseconds per critic update")
-    ax.set_ylabel("W1 / standard deviation, mean over problems")
     name_points(ax, rows, colors)
     save(figure, path)
 
@@ -110,7 +99,3 @@ def draw_price(results: list[dict[str, Any]], path: Path) -> None:
 def _beats(a: tuple[float, float, str], b: tuple[float, float, str]) -> bool:
     """Cheaper and closer, strictly in one."""
     return a[0] <= b[0] and a[1] <= b[1] and a[:2] != b[:2]
-
-
-def _inside(value: float, limits: tuple[float, float]) -> bool:
-    return limits[0] <= value <= limits[1]

@@ -1,23 +1,23 @@
-"""Problems whose return law is known in closed form, scaled like MuJoCo: returns of order 100.
+"""Problems whose return distribution is known in closed form, scaled like MuJoCo: of order 100.
 
-The policy is fixed, uniform over actions in [-1, 1]; a critic has to learn the law of its return.
+The policy is fixed, uniform over actions in [-1, 1]; a critic has to learn what it returns.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bridgerl.truth import settings
 from bridgerl.types import Batch, Bootstrap, EnvSpec
 
 Array = NDArray[np.float64]
 
 
-class Outcome(NamedTuple):
+class Transition(NamedTuple):
     """What follows an action, for a whole batch."""
 
     reward: Array
@@ -33,7 +33,7 @@ class Query(NamedTuple):
     quantile: Callable[[Array], Array]
 
 
-Step = Callable[[NDArray[np.int64], Array, np.random.Generator], Outcome]
+Step = Callable[[NDArray[np.int64], Array, np.random.Generator], Transition]
 
 
 @dataclass(frozen=True)
@@ -73,38 +73,11 @@ class Problem:
         return batch, Bootstrap(column[1, :, None], torch.zeros(n))
 
 
-class ProblemEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
-    """A problem behind Gymnasium's interface; episodes start in state 0."""
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-        self.observation_space = gymnasium.spaces.Box(0, 1, (problem.n_states,), np.float32)
-        self.action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
-        self._state = 0
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
-        """Start over."""
-        super().reset(seed=seed)
-        self._state = 0
-        return self.problem.observe(0).numpy(), {}
-
-    def step(
-        self, action: NDArray[np.float32]
-    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """One transition."""
-        out = self.problem.step(np.array([self._state]), action.astype(float), self.np_random)
-        self._state = int(out.next_state[0])
-        obs = self.problem.observe(self._state).numpy()
-        return obs, float(out.reward[0]), bool(out.terminated[0]), False, {}
-
-
 def _bandit(reward: Callable[[Array, np.random.Generator], Array]) -> Step:
     """One state, one step: the return is the reward."""
 
-    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Outcome:
-        return Outcome(reward(action, rng), state, np.ones(len(state), bool))
+    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Transition:
+        return Transition(reward(action, rng), state, np.ones(len(state), bool))
 
     return step
 
@@ -133,46 +106,46 @@ def draw_mixture(n: int, rng: np.random.Generator) -> Array:
     return rng.choice(MODES, n, p=WEIGHTS) + MODE_STD * rng.standard_normal(n)
 
 
-def _two_point() -> Problem:
+def _two_point(name: str) -> Problem:
     step = _bandit(lambda a, rng: np.where(_coin(len(a), rng), 100.0, -100.0))
     queries = (Query(0, 0.0, two_values(-100, 100)),)
-    return Problem("two-point", "bimodality", step, queries)
+    return Problem(name, "bimodality", step, queries)
 
 
-def _bernoulli_loop() -> Problem:
+def _bernoulli_loop(name: str) -> Problem:
     """Z = r + Z/2 with r in {0, 100}: the binary digits of a uniform number."""
 
-    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Outcome:
+    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Transition:
         n = len(state)
-        return Outcome(np.where(_coin(n, rng), 100.0, 0.0), state, np.zeros(n, bool))
+        return Transition(np.where(_coin(n, rng), 100.0, 0.0), state, np.zeros(n, bool))
 
     queries = (Query(0, 0.0, lambda tau: 200 * tau),)
-    return Problem("bernoulli-loop", "bootstrapping that smears", step, queries, discount=0.5)
+    return Problem(name, "bootstrapping that smears", step, queries, discount=0.5)
 
 
-def _mixture_chain(length: int = 6, discount: float = 0.9) -> Problem:
-    """Z_0 = discount^(length - 1) X: every state but the last hands the law on."""
+def _mixture_chain(name: str, length: int = 6, discount: float = 0.9) -> Problem:
+    """Z_0 = discount^(length - 1) X: every state but the last hands the distribution on."""
 
-    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Outcome:
+    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Transition:
         last = state == length - 1
         reward = np.where(last, draw_mixture(len(state), rng), 0.0)
-        return Outcome(reward, np.minimum(state + 1, length - 1), last)
+        return Transition(reward, np.minimum(state + 1, length - 1), last)
 
     shrink = discount ** (length - 1)
     queries = (Query(0, 0.0, lambda tau: shrink * mixture_quantile(tau)),)
-    return Problem("mixture-chain", "degradation", step, queries, discount, length)
+    return Problem(name, "degradation", step, queries, discount, length)
 
 
-def _heavy_tail(scale: float = 100.0, sigma: float = 0.75) -> Problem:
+def _heavy_tail(name: str, scale: float = 100.0, sigma: float = 0.75) -> Problem:
     step = _bandit(lambda a, rng: scale * np.expm1(sigma * rng.standard_normal(len(a))))
 
     def quantile(tau: Array) -> Array:
         return scale * np.expm1(sigma * torch.special.ndtri(torch.tensor(tau)).numpy())
 
-    return Problem("heavy-tail", "tails", step, (Query(0, 0.0, quantile),))
+    return Problem(name, "tails", step, (Query(0, 0.0, quantile),))
 
 
-def _risky_choice() -> Problem:
+def _risky_choice(name: str) -> Problem:
     """Equal means; a positive action plays for ten times the stake."""
 
     def reward(action: Array, rng: np.random.Generator) -> Array:
@@ -180,29 +153,27 @@ def _risky_choice() -> Problem:
         return 50 + np.where(_coin(len(action), rng), stake, -stake)
 
     queries = (Query(0, -0.5, two_values(40, 60)), Query(0, 0.5, two_values(-50, 150)))
-    return Problem("risky-choice", "conditioning on the action", _bandit(reward), queries)
+    return Problem(name, "conditioning on the action", _bandit(reward), queries)
 
 
-def _stochastic_transition() -> Problem:
+def _stochastic_transition(name: str) -> Problem:
     """State 0 leads to state 1 or 2, which pay -100 and +100 for sure."""
 
-    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Outcome:
+    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Transition:
         start = state == 0
         reward = np.where(start, 0.0, np.where(state == 1, -100.0, 100.0))
-        return Outcome(reward, np.where(start, 1 + _coin(len(state), rng), state), ~start)
+        return Transition(reward, np.where(start, 1 + _coin(len(state), rng), state), ~start)
 
     queries = (Query(0, 0.0, two_values(-99, 99)),)
-    return Problem("stochastic-transition", "mixing next states", step, queries, n_states=3)
+    return Problem(name, "mixing next states", step, queries, n_states=3)
 
 
-PROBLEMS: dict[str, Problem] = {
-    problem.name: problem
-    for problem in (
-        _two_point(),
-        _bernoulli_loop(),
-        _mixture_chain(),
-        _heavy_tail(),
-        _risky_choice(),
-        _stochastic_transition(),
-    )
-}
+_MAKERS = (
+    _two_point,
+    _bernoulli_loop,
+    _mixture_chain,
+    _heavy_tail,
+    _risky_choice,
+    _stochastic_transition,
+)
+PROBLEMS = {name: make(name) for name, make in zip(settings.PROBLEMS, _MAKERS, strict=True)}

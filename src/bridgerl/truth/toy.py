@@ -1,4 +1,4 @@
-"""The degradation toy: a law with three modes handed on by Bellman backups of a learner's own copy.
+"""The degradation toy: three modes handed on by Bellman backups of a learner's own copy.
 
 A critic fits Z_0, then k = 1, 2, ...: Z_k <- r + discount Z_{k-1}, a few updates each, with Z_{k-1}
 its frozen previous self. The truth stays Z_0 moved and shrunk, so every other change is an error.
@@ -7,9 +7,9 @@ its frozen previous self. The truth stays Z_0 moved and shrunk, so every other c
 import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,21 +17,22 @@ from rich.console import Console
 from rich.table import Table
 
 from bridgerl.agent import build_critic
-from bridgerl.critics import CRITICS, CriticConfig
-from bridgerl.errors import NumericFault, choose, require
+from bridgerl.critics import CriticConfig
+from bridgerl.errors import NumericFault
 from bridgerl.ops.levels import normal_quantiles
-from bridgerl.plots import COLORS, TRUTH, panels, save
+from bridgerl.plots import COLORS, TRUTH, legend_below, panels, save
 from bridgerl.presets import resolve
 from bridgerl.runs.folder import versions
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.training.process import tuned_process
 from bridgerl.truth.flow import FlowConfig
 from bridgerl.truth.problems import MODES, Array, draw_mixture, mixture_quantile
+from bridgerl.truth.settings import Affine, ToyConfig
 from bridgerl.types import Batch, Bootstrap, EnvSpec
 
 N_PARTICLES = 10_000
 Z_0 = mixture_quantile((np.arange(N_PARTICLES) + 0.5) / N_PARTICLES)
-"""Equally likely draws of the first law, ascending: modes at -100, 0 and 100."""
+"""Equally likely draws of the first distribution, ascending: modes at -100, 0 and 100."""
 SHOWN = (0, 1, 5, 10)
 EDGES = np.linspace(-170, 170, 69)
 """Bins of the pictures, in units of Z_0."""
@@ -44,109 +45,28 @@ FIGURES = {
     "bimodality": ("Sarle", ".3f"),
     "valley": ("valley", ".1%"),
 }
-"""What is measured of a law, its head and its format in the table."""
+"""What is measured of a distribution, its head and its format in the table."""
 
 
-ENTRANTS = ("flow", *CRITICS)
+def critic_config(config: ToyConfig, name: str) -> CriticConfig:
+    """A critic whose target is its frozen self: `track` copies all of it."""
+    flow = FlowConfig(hidden=(config.flow_width,) * 3, sampler_steps=config.flow_steps)
+    critic = flow if name == "flow" else resolve("league", critic=name).critic
+    return dataclasses.replace(critic, lr=config.lr, polyak=1.0)
 
 
-@dataclass(frozen=True)
-class ToyConfig:
-    """Budget and backup, equal for every critic."""
-
-    critics: tuple[str, ...] = ("flow", "dbc")
-    """Critics to compare: flow, or any that trains agents."""
-    seeds: tuple[int, ...] = (0, 1, 2)
-    """Seeds; each gives a run per critic."""
-    fit_steps: int = 10_000
-    """Updates on draws of Z_0."""
-    iterations: int = 20
-    """Bellman iterations."""
-    steps_per_iteration: int = 100
-    """Updates per Bellman iteration."""
-    batch: int = 64
-    """Transitions per update; there is one state, and critics draw several atoms for each."""
-    lr: float = 1e-3
-    """Adam learning rate."""
-    # The paper gives neither. One mode's width per backup: a critic that stands still is seen.
-    reward: float = 10.0
-    """Reward r of a backup."""
-    # That of training. A smaller one shrinks the law towards the noise of the updates.
-    discount: float = 0.99
-    """Discount of a backup."""
-    flow_steps: int = FlowConfig.sampler_steps
-    """Euler steps of the flow's sampler."""
-    flow_width: int = 128
-    """Width of the flow's three hidden layers."""
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be run or compared."""
-        for name in ("critics", "seeds"):
-            values = getattr(self, name)
-            require(len(values) > 0, name, values, "needs at least one")
-            require(len(set(values)) == len(values), name, values, "names one twice")
-        for name in self.critics:
-            choose("critic", name, dict.fromkeys(ENTRANTS))
-        for seed in self.seeds:
-            require(0 <= seed < 2**32, "seeds", seed, "must be from 0 to 2**32 - 1")
-        counts = ("fit_steps", "iterations", "steps_per_iteration", "batch")
-        for name in (*counts, "flow_steps", "flow_width"):
-            most, value = 10**7 if name in counts else 65536, getattr(self, name)
-            rule = f"must be from 1 to {most}"
-            require(1 <= value <= most, name.replace("_", "-"), value, rule)
-        require(0 < self.lr < 1, "lr", self.lr, "must be in (0, 1)")
-        require(abs(self.reward) <= 1e6, "reward", self.reward, "must be from -1e6 to 1e6")
-        require(0 < self.discount <= 1, "discount", self.discount, "must be in (0, 1]")
-
-    @property
-    def updates(self) -> int:
-        """Updates of one run."""
-        return self.fit_steps + self.iterations * self.steps_per_iteration
-
-    def critic(self, name: str) -> CriticConfig:
-        """A critic whose target is its frozen self: `track` copies all of it."""
-        flow = FlowConfig(hidden=(self.flow_width,) * 3, sampler_steps=self.flow_steps)
-        config = flow if name == "flow" else resolve("league", critic=name).critic
-        return dataclasses.replace(config, lr=self.lr, polyak=1.0)
-
-    def exact(self, k: int) -> "Affine":
-        """What k backups make of Z_0."""
-        powers = [self.discount**i for i in range(k + 1)]
-        return Affine(self.reward * sum(powers[:k]), powers[k])
-
-
-class Affine(NamedTuple):
-    """The law of shift + scale Z_0."""
-
-    shift: float
-    scale: float
-
-    def __call__(self, z: Array) -> Array:
-        """From Z_0's units to returns."""
-        return self.shift + self.scale * z
-
-
-def run_toy(
-    config: ToyConfig, progress: Callable[[int, int], None] | None = None
-) -> dict[str, Any]:
-    """Every critic with every seed, measured after each iteration; progress is (done, total)."""
-    total = len(config.critics) * len(config.seeds) * config.updates
-    ticks = itertools.count(1)
-
-    def tick() -> None:
-        if progress:
-            progress(next(ticks), total)
-
+def run_toy(config: ToyConfig, tick: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Every critic with every seed, measured after each iteration; `tick` hears every update."""
     with tuned_process(1):
         runs = [_run(config, c, seed, tick) for c in config.critics for seed in config.seeds]
-    laws = {"exact": Z_0, "gaussian": normal_quantiles(N_PARTICLES)[0].double().numpy()}
-    shapes = {name: _shape(z) for name, z in laws.items()}
+    known = {"exact": Z_0, "gaussian": normal_quantiles(N_PARTICLES)[0].double().numpy()}
+    shapes = {name: shape_of(z) for name, z in known.items()}
     return {"config": asdict(config), "versions": versions(), "references": shapes, "runs": runs}
 
 
 def _run(config: ToyConfig, name: str, seed: int, tick: Callable[[], None]) -> dict[str, Any]:
     """One critic with one seed; the draws of Z_0 depend on the seed alone."""
-    critic = build_critic(config.critic(name), EnvSpec("toy", 1, 1), Streams(seed))
+    critic = build_critic(critic_config(config, name), EnvSpec("toy", 1, 1), Streams(seed))
     rng, b = np.random.default_rng(derive_seed(seed, "toy")), config.batch
     obs, action, zeros = torch.ones(b, 1), torch.zeros(b, 1), torch.zeros(b)
     discounts = torch.full((b,), config.discount)
@@ -164,25 +84,25 @@ def _run(config: ToyConfig, name: str, seed: int, tick: Callable[[], None]) -> d
         z = critic.particles(obs[:1], action[:1], N_PARTICLES, target=True)[0].double().numpy()
         if not np.isfinite(z).all():
             raise NumericFault(f"{name}: returns are not finite after iteration {k}; lower --lr")
-        iterations.append({"k": k, **_measure(np.sort(z), config.exact(k))})
+        iterations.append({"k": k, **distance_to(np.sort(z), config.exact(k))})
     return {"critic": name, "seed": seed, "iterations": iterations}
 
 
-def _measure(z: Array, exact: Affine) -> dict[str, Any]:
-    """Distance of an ascending sample (n,) to the exact law, its shape and its histogram."""
+def distance_to(z: Array, exact: Affine) -> dict[str, Any]:
+    """Distance of an ascending sample (n,) to the exact returns, its shape and its histogram."""
     truth = exact(Z_0)
     w1, std = float(np.abs(z - truth).mean()), float(truth.std())
     shares = {"w1_share": w1 / std, "std_share": float(z.std()) / std}
-    return {"w1": w1, **shares, **_shape(z), "density": _density(z, exact).tolist()}
+    return {"w1": w1, **shares, **shape_of(z), "density": _density(z, exact).tolist()}
 
 
 def _density(z: Array, exact: Affine) -> Array:
-    """Histogram of a sample over the exact law's bins, (bins,); what lies outside is lost."""
+    """Histogram of a sample over the exact one's bins, (bins,); what lies outside is lost."""
     edges = exact(EDGES)
     return np.histogram(z, edges)[0] / (len(z) * np.diff(edges))
 
 
-def _shape(z: Array) -> dict[str, float | None]:
+def shape_of(z: Array) -> dict[str, float | None]:
     """Excess kurtosis, Sarle's bimodality (skewness^2 + 1) / kurtosis, and mass in the valleys.
 
     A valley is the middle half of the way between two modes, for a sample that was given Z_0's
@@ -210,29 +130,28 @@ def join_toys(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def draw_toy(result: dict[str, Any], path: Path) -> None:
-    """A row per critic, a column per shown iteration: a line per seed over the exact law."""
+    """A row per critic, a column per shown iteration: a line per seed over the exact one."""
     config, columns = ToyConfig(**result["config"]), _shown(result)
     figure, axes = panels(len(config.critics), len(columns), width=2.5, height=2.2)
     cells = itertools.product(enumerate(config.critics), columns)
     for ax, ((row, name), k) in zip(axes, cells, strict=True):
         exact, color, seeds = config.exact(k), COLORS[row % len(COLORS)], _cells(result, name, k)
         edges, truth = exact(EDGES), _density(exact(Z_0), exact)
-        ax.stairs(truth, edges, fill=True, color=TRUTH, alpha=0.2, lw=0, label="exact law")
+        ax.stairs(truth, edges, fill=True, color=TRUTH, alpha=0.2, lw=0, label="exact")
         for i, seed in enumerate(seeds):
             ax.stairs(seed["density"], edges, color=color, lw=1.2, alpha=0.4 if i else 1)
         ax.stairs(seeds[0]["density"], edges, fill=True, color=color, alpha=0.2, lw=0)
         share = f"$W_1$ = {np.mean([s['w1_share'] for s in seeds]):.1%} of std"
         after = f"{k} backup{'' if k == 1 else 's'}"
         ax.set_title(share if row else f"{after}\n{share}")
-        # A law that collapses is cut off; the exact one would vanish beneath it.
+        # One that collapses is cut off; the exact one would vanish beneath it.
         ax.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.5 * truth.max()), yticks=[])
     for ax, name, color in zip(axes[:: len(columns)], config.critics, COLORS, strict=False):
         ax.set_ylabel(NAMES.get(name, name.upper()), color=color, fontsize=12)
     for ax in axes[-len(columns) :]:
         ax.set_xlabel("return")
     axes[0].plot([], [], color=TRUTH, lw=1.2, label="learned, a line per seed")
-    legend = axes[0].get_legend_handles_labels()
-    figure.legend(*legend, loc="outside lower center", ncols=2, frameon=False)
+    legend_below(figure, axes[0], most=2)
     save(figure, path)
 
 
@@ -240,8 +159,8 @@ def show_toy(result: dict[str, Any]) -> None:
     """A line per critic and shown iteration, means over seeds; then the shapes to compare with."""
     config, columns = ToyConfig(**result["config"]), _shown(result)
     table = Table(title=f"{config.iterations} backups, {len(config.seeds)} seed(s)")
-    for head in ("law", "k", *(head for head, _ in FIGURES.values())):
-        table.add_column(head, justify="left" if head == "law" else "right")
+    for head in ("distribution", "k", *(head for head, _ in FIGURES.values())):
+        table.add_column(head, justify="left" if head == "distribution" else "right")
 
     def add(name: str, k: str, cells: list[dict[str, Any]]) -> None:
         known = [[c[key] for c in cells if c.get(key) is not None] for key in FIGURES]

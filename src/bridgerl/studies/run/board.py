@@ -1,6 +1,5 @@
 """What a person sees while a study runs: a live table on a terminal, lines elsewhere."""
 
-import json
 import time
 from contextlib import suppress
 from datetime import timedelta
@@ -12,8 +11,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from bridgerl.studies.jobs import Job, last_lines
-from bridgerl.studies.run.work import Outcome
+from bridgerl.runs.folder import RunFolder
+from bridgerl.studies.jobs import Job
+from bridgerl.studies.run.work import JobEnd
 
 WIDE = 76
 """Columns from which on there is room for more than names and steps."""
@@ -30,22 +30,19 @@ class Board:
         self._is_live = self.console.is_terminal and not quiet
         self._jobs = jobs
         self._running: dict[Job, tuple[float, int]] = {}
-        self._ended: dict[Job, Outcome] = {}
+        self._ended: dict[Job, JobEnd] = {}
         self._begun = time.monotonic()
 
     def __enter__(self) -> Self:
-        """Show the table."""
         if self._is_live:
             self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the terminal as it was."""
         if self._is_live:
             self._live.stop()
 
     def started(self, job: Job) -> None:
-        """A job's process runs."""
         self._running[job] = (time.monotonic(), job.progress())
         if not self._is_live:
             self.say(f"start   {job.name}")
@@ -55,15 +52,13 @@ class Board:
         self._running.pop(job, None)
         self.say(f"again   {job.name}: {reason}; it is taken up again")
 
-    def ended(self, job: Job, outcome: Outcome) -> None:
-        """A job is over."""
+    def ended(self, job: Job, end: JobEnd) -> None:
         self._running.pop(job, None)
-        self._ended[job] = outcome
-        tail = f": {outcome.reason}" if outcome.reason else ""
-        self.say(f"{outcome.status:<7} {job.name}{tail}  ({len(self._ended)}/{len(self._jobs)})")
+        self._ended[job] = end
+        tail = f": {end.reason}" if end.reason else ""
+        self.say(f"{end.status:<7} {job.name}{tail}  ({len(self._ended)}/{len(self._jobs)})")
 
     def refresh(self) -> None:
-        """Draw the table anew."""
         if self._is_live:
             with suppress(OSError):
                 self._live.update(self._table(), refresh=True)
@@ -91,7 +86,7 @@ class Board:
             left = str(timedelta(seconds=round((job.steps - step) / speed))) if speed > 0 else "-"
             bar = ProgressBar(job.steps, step, width=20)
             shown = f"{speed:.0f}" if speed > 0 else "-"
-            more = (shown, left, last_return(job)) if wide else ()
+            more = (shown, left, _last_return(job)) if wide else ()
             table.add_row(job.name, *([bar] if wide else []), f"{step:,}", *more)
         hidden = len(self._running) - SHOWN
         note = f" ({hidden} more running)" if hidden > 0 else ""
@@ -104,10 +99,6 @@ class Board:
         return Group(Text(f"{head}, {spent}"), table)
 
 
-def last_return(job: Job) -> str:
-    """The return of the last evaluation in a run folder."""
-    with suppress(ValueError, KeyError, TypeError):
-        for line in last_lines(job.folder / "metrics.jsonl", 65536):
-            if b'"eval/return_mean"' in line:
-                return f"{json.loads(line)['eval/return_mean']:.1f}"
-    return "-"
+def _last_return(job: Job) -> str:
+    last = RunFolder(job.folder).last_return()
+    return "-" if last is None else f"{last:.1f}"

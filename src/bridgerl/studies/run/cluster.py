@@ -1,12 +1,13 @@
 """Jobs on a Ray cluster that is already there: Ray places, ships and restarts; we resume."""
 
+import json
 import socket
 from typing import Any
 
 from bridgerl.errors import EnvFault, UserError
-from bridgerl.studies.jobs import Job, write_job
-from bridgerl.studies.run.board import Board
-from bridgerl.studies.run.work import RETRIES, Outcome, perform
+from bridgerl.studies.jobs import Job
+from bridgerl.studies.run.pool import Watcher
+from bridgerl.studies.run.work import RETRIES, JobEnd, perform
 from bridgerl.training.process import StopSignal
 
 TICK = 0.5
@@ -15,13 +16,13 @@ TICK = 0.5
 class Cluster:
     """Runs every job as a Ray task with its own CPU, and a share of a GPU if asked."""
 
-    def __init__(self, address: str, gpus: float, board: Board) -> None:
+    def __init__(self, address: str, gpus: float, watcher: Watcher) -> None:
         try:
             import ray
         except ImportError:
             raise UserError("--ray needs Ray: pip install 'bridgerl[ray]'") from None
         self._ray: Any = ray
-        self._gpus, self._board = gpus, board
+        self._gpus, self._watcher = gpus, watcher
         self._connect(address)
 
     def _connect(self, address: str) -> None:
@@ -33,14 +34,15 @@ class Cluster:
             start = "start one by: ray start --head"
             raise EnvFault(f"no Ray cluster at {address!r} ({text}); {start}") from None
 
-    def run(self, jobs: list[Job], stop: StopSignal) -> dict[Job, Outcome]:
+    def run(self, jobs: list[Job], stop: StopSignal) -> dict[Job, JobEnd]:
         """Run all jobs, or until a signal; then each ends after a checkpoint."""
         ray = self._ray
         task = ray.remote(num_cpus=1, num_gpus=self._gpus, max_retries=RETRIES)(perform)
-        pending = {task.options(name=job.name).remote(write_job(job)): job for job in jobs}
+        pending = {
+            task.options(name=job.name).remote(json.dumps(job.to_json())): job for job in jobs
+        }
         waiting = {job: job.progress() for job in jobs}
-        outcomes: dict[Job, Outcome] = {}
-        asked = False
+        ends, asked = dict[Job, JobEnd](), False
         while pending:
             if stop.number is not None and not asked:
                 asked = True
@@ -49,27 +51,24 @@ class Cluster:
             ready, _ = ray.wait(list(pending), num_returns=1, timeout=TICK)
             for ref in ready:
                 job = pending.pop(ref)
-                outcomes[job] = self._outcome(ref)
-                self._board.ended(job, outcomes[job])
+                ends[job] = self._end_of(ref)
+                self._watcher.ended(job, ends[job])
             # Ray does not say when a task leaves its queue; the run folder does.
             for job in [j for j in pending.values() if j in waiting and j.progress() != waiting[j]]:
                 del waiting[job]
-                self._board.started(job)
-            self._board.refresh()
-        return outcomes
+                self._watcher.started(job)
+            self._watcher.refresh()
+        ray.shutdown()
+        return ends
 
-    def _outcome(self, ref: Any) -> Outcome:
+    def _end_of(self, ref: Any) -> JobEnd:
         errors = self._ray.exceptions
         try:
-            return Outcome(*self._ray.get(ref))
+            return JobEnd(*self._ray.get(ref))
         except errors.TaskCancelledError:
-            return Outcome("stopped", "cancelled before it began or after a checkpoint")
+            return JobEnd("stopped", "cancelled before it began or after a checkpoint")
         except errors.RayError as error:
-            return Outcome("failed", " ".join(str(error).split())[:300])
-
-    def close(self) -> None:
-        """Leave the cluster."""
-        self._ray.shutdown()
+            return JobEnd("failed", " ".join(str(error).split())[:300])
 
 
 def _knock(address: str) -> None:

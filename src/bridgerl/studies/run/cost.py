@@ -4,24 +4,30 @@ import heapq
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from bridgerl.agent import build_agent, plays
-from bridgerl.bench.steps import Steps
-from bridgerl.config import RunConfig
+from bridgerl.bench.ours import folderless
+from bridgerl.config import RunConfig, decode, decode_fields
 from bridgerl.streams import Streams
-from bridgerl.studies.jobs import Job, ToyJob, TrainJob
+from bridgerl.studies.jobs import Job, league_cell
 from bridgerl.training.envs import Task
-from bridgerl.training.process import tuned_process
-from bridgerl.truth.toy import ToyConfig, run_toy
+from bridgerl.truth.league import run_cell
+from bridgerl.truth.settings import ToyConfig
+from bridgerl.truth.toy import run_toy
 from bridgerl.types import EnvSpec
 
 EPISODE = 1_000
 """Steps of an evaluation episode at most, on every task of the paper."""
 FLOAT = 4
 OVERHEAD = 5.0
-"""Seconds to start a run: Python, torch, the first checkpoint."""
+"""Seconds to start a training: Python, torch, the first checkpoint."""
+UPDATES = 20
+"""Updates that tell what one of a league's costs."""
+FORMULA = 1e-3
+"""Seconds of a cell that follows from a formula."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +40,22 @@ class StepCost:
 
     def of(self, job: Job) -> float:
         """Seconds of a whole job, its evaluation episodes at full length."""
-        if not isinstance(job, TrainJob):
-            return OVERHEAD + job.steps * self.learn
-        steps, evaluation = job.steps, job.config.eval
-        warmup = min(job.config.train.warmup, steps)
+        if not job.trains:
+            return job.steps * self.learn
+        config = decode(job.work)
+        steps, evaluation = job.steps, config.eval
+        warmup = min(config.train.warmup, steps)
         evaluations = -(-steps // evaluation.every)
         eval_steps = evaluations * evaluation.episodes * min(EPISODE, evaluation.max_steps)
         learning = (steps - warmup) * self.learn
         return OVERHEAD + warmup * self.warmup + learning + eval_steps * self.evaluate
 
 
-def calibrate(
-    jobs: Iterable[Job], seconds: float, tick: Callable[[], None]
-) -> dict[tuple[str, str], StepCost]:
+Costs = dict[tuple[str, str], StepCost]
+"""By setting and task."""
+
+
+def calibrate(jobs: Iterable[Job], seconds: float, tick: Callable[[], None]) -> Costs:
     """The cost of a step by setting and task, all within about so many seconds.
 
     Where one update takes a quarter of its share, other tasks of the setting take its cost over:
@@ -54,16 +63,19 @@ def calibrate(
     """
     samples = {(job.setting, job.task): job for job in jobs}
     share = seconds / max(len(samples), 1)
-    costs: dict[tuple[str, str], StepCost] = {}
+    costs: Costs = {}
     slow: dict[str, float] = {}
     for (setting, task), job in samples.items():
-        match job:
-            case TrainJob():
-                cost = measure(job.config, share, slow.get(setting))
-            case ToyJob():
-                cost = measure_toy(job.toy)
+        match job.kind:
+            case "train":
+                cost = time_training(decode(job.work), share, slow.get(setting))
+            case "toy":
+                cost = time_toy(decode_fields(ToyConfig, job.work, "toy"))
+            case "league":
+                cell = replace(league_cell(job), updates=UPDATES)
+                cost = StepCost(1 / run_cell(cell)["figures"]["updates_per_second"])
             case _:
-                raise TypeError(f"no price for {job.kind}")
+                cost = StepCost(FORMULA)
         if cost.learn > share / 4:
             slow[setting] = cost.learn
         costs[setting, task] = cost
@@ -71,28 +83,66 @@ def calibrate(
     return costs
 
 
-def measure(config: RunConfig, seconds: float, learn: float | None = None) -> StepCost:
+def estimate(jobs: list[Job], left: list[Job], costs: Costs, workers: int) -> dict[str, Any]:
+    """What is left of a study in steps, hours and bytes, in all and setting by setting."""
+    seconds = [costs[job.setting, job.task].of(job) for job in left]
+    return {
+        "runs": len(jobs),
+        "finished": len(jobs) - len(left),
+        "steps": sum(job.steps for job in left),
+        "core_hours": sum(seconds) / 3600,
+        "disk_gb": sum(_sizes(left)) / 1e9,
+        "hours_by_workers": {n: makespan(seconds, n) / 3600 for n in sorted({1, 8, workers})},
+        "settings": [_setting(key, left, cost) for key, cost in costs.items()],
+    }
+
+
+def _setting(key: tuple[str, str], left: list[Job], cost: StepCost) -> dict[str, Any]:
+    own = [job for job in left if (job.setting, job.task) == key]
+    return {
+        "setting": key[0],
+        "task": key[1],
+        "runs": len(own),
+        "steps_per_second": 1 / cost.learn,
+        "hours_per_run": cost.of(own[0]) / 3600,
+    }
+
+
+def _sizes(jobs: list[Job]) -> list[int]:
+    """Bytes of every training; other jobs leave next to nothing."""
+    runs, sizes = [job for job in jobs if job.trains], {}
+    for job in runs:
+        key = (job.setting, job.task)
+        if key not in sizes:
+            task = Task(job.task, 0)
+            sizes[key] = disk_bytes(decode(job.work), task.spec)
+            task.close()
+    return [sizes[job.setting, job.task] for job in runs]
+
+
+def time_training(config: RunConfig, seconds: float, learn: float | None = None) -> StepCost:
     """The typical cost of a step of each kind; of a learning one only if it is not known yet."""
-    with tuned_process(max(config.train.threads, 1)):
-        task, streams = Task(config.env, 0), Streams(0, config.train.device)
-        agent = build_agent(config.actor, config.critic, task.spec, streams)
-        steps = Steps(task, agent, streams, config.train.batch_size, config.train.device)
+    with folderless(config) as (state, act_at_random, learn_once):
+        agent, task, draws = state.agent, state.task, state.streams("explore")
+
+        def play() -> None:
+            out = task.step(agent.act(task.obs, explore=False, generator=draws))
+            if out.terminated or out.truncated:
+                task.reset(0)
 
         def learn_step() -> None:
-            float(steps.learn()["critic/grad_norm"])  # A GPU's update is over only when it answers.
+            learn_once()
+            float(state.metrics["critic/grad_norm"])  # A GPU's update is over when it answers.
 
-        try:
-            warmup = _typical(steps.act_at_random, 0.1 * seconds, config.train.batch_size)
-            evaluate = _typical(steps.play, 0.1 * seconds, 5)
-            if learn is None:
-                learn_step()  # The first one allocates.
-                learn = _typical(learn_step, 0.6 * seconds, config.actor.delay)
-            return StepCost(learn, warmup, evaluate)
-        finally:
-            task.close()
+        warmup = _typical(act_at_random, 0.1 * seconds, config.train.batch_size)
+        evaluate = _typical(play, 0.1 * seconds, 5)
+        if learn is None:
+            learn_step()  # The first one allocates.
+            learn = _typical(learn_step, 0.6 * seconds, config.actor.delay)
+        return StepCost(learn, warmup, evaluate)
 
 
-def _typical(step: Callable[[], None], seconds: float, period: int) -> float:
+def _typical(step: Callable[[], object], seconds: float, period: int) -> float:
     """Mean seconds of a step over whole periods, the outermost twentieths capped, for so long."""
     spent: list[float] = []
     while sum(spent) < seconds or len(spent) % period or not spent:
@@ -104,14 +154,14 @@ def _typical(step: Callable[[], None], seconds: float, period: int) -> float:
     return float(np.clip(spent, low, high).mean())
 
 
-def measure_toy(toy: ToyConfig) -> StepCost:
+def time_toy(toy: ToyConfig) -> StepCost:
     """The mean cost of an update of the toy, from a short one: a backup may cost ten fits."""
     ticks: list[float] = []
     fit_steps, backups = 100, 20
     short = replace(toy, fit_steps=fit_steps, iterations=1, steps_per_iteration=backups)
-    run_toy(short, lambda *_: ticks.append(time.perf_counter()))
+    run_toy(short, lambda: ticks.append(time.perf_counter()))
     spent = np.diff(ticks)
-    # Between the two kinds, the law is measured and backed up once.
+    # Between the two kinds, the distribution is measured and backed up once.
     fit, between, backup = np.split(spent, [fit_steps - 1, fit_steps])
     iteration = between.sum() + (toy.steps_per_iteration - 1) * np.median(backup)
     whole = toy.fit_steps * np.median(fit) + toy.iterations * iteration

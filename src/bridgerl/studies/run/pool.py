@@ -1,120 +1,132 @@
-"""A pool of processes on this machine, one job in each."""
+"""A pool of processes on this machine: a fresh one for every training, kept ones for the rest."""
 
+import contextlib
+import json
 import signal
 from collections import deque
-from dataclasses import dataclass
 from multiprocessing import get_context, resource_tracker
-from multiprocessing.connection import wait as wait_for
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
-from bridgerl.studies.jobs import Job, write_job
-from bridgerl.studies.run.board import Board
-from bridgerl.studies.run.work import RETRIES, Outcome, perform_apart
+from bridgerl.studies.jobs import Job
+from bridgerl.studies.run.work import RETRIES, JobEnd, serve
 from bridgerl.training.process import StopSignal
 
 TICK = 0.5
 GRACE = 30.0
+SHORT = "short-jobs"
+"""The log that jobs of seconds share."""
 
 
-@dataclass
-class _Running:
-    """A job's process."""
+class Watcher(Protocol):
+    """Who is told what becomes of jobs."""
 
-    job: Job
-    process: SpawnProcess
-    answer: Any
+    def started(self, job: Job) -> None: ...
+    def died(self, job: Job, reason: str) -> None: ...
+    def ended(self, job: Job, end: JobEnd) -> None: ...
+    def refresh(self) -> None: ...
+
+
+class _Worker:
+    """A process that does what it is sent, job by job."""
+
+    def __init__(self) -> None:
+        context = get_context("spawn")  # A fork would copy torch's threads half.
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=serve, args=(theirs,))
+        # A new process is in our group until it has read its code: Ctrl-C must not reach it there.
+        # The tracker that the first one would start unblocks the signal, so it comes before.
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        theirs.close()
+
+    def answer(self) -> JobEnd | None:
+        """How its job ended, if it has; a dead process has ended it too."""
+        with contextlib.suppress(EOFError, OSError):
+            if self.pipe.poll():
+                return JobEnd(*self.pipe.recv())
+            if self.process.exitcode is None:
+                return None
+        self.process.join()
+        code = self.process.exitcode or 0
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return JobEnd("failed", f"its process died ({how})")
+
+    def close(self) -> None:
+        """Let it go: it ends when nothing more can come."""
+        self.pipe.close()
+        self.process.join(GRACE)
+        self.process.kill()
+        self.process.join()
 
 
 class Pool:
     """Runs jobs, so many at a time; a job whose process dies is taken up again."""
 
-    def __init__(self, workers: int, logs: Path, board: Board) -> None:
-        self._context = get_context("spawn")  # A fork would copy torch's threads half.
-        self._workers, self._logs, self._board = workers, logs, board
-        self._running: list[_Running] = []
+    def __init__(self, workers: int, logs: Path, watcher: Watcher) -> None:
+        self._workers, self._logs, self._watcher = workers, logs, watcher
+        self._running: dict[Job, _Worker] = {}
+        self._idle: list[_Worker] = []
         self._deaths: dict[Job, int] = {}
 
-    def run(self, jobs: list[Job], stop: StopSignal) -> dict[Job, Outcome]:
-        """Run all jobs, or until a signal; then each ends after a checkpoint."""
-        waiting = deque(jobs)
-        outcomes: dict[Job, Outcome] = {}
-        asked = False
+    def run(self, jobs: list[Job], stop: StopSignal) -> dict[Job, JobEnd]:
+        """Run all jobs, or until a signal; then trainings end after a checkpoint, others now."""
+        waiting, ends, asked = deque(jobs), dict[Job, JobEnd](), False
         try:
             while self._running or (waiting and stop.number is None):
                 while waiting and len(self._running) < self._workers and stop.number is None:
                     self._start(waiting.popleft())
                 if stop.number is not None and not asked:
                     asked = True
-                    for running in self._running:
-                        running.process.terminate()
-                ended = wait_for([r.process.sentinel for r in self._running], TICK)
-                for running in [r for r in self._running if r.process.sentinel in ended]:
-                    outcome = self._end(running, stopping=stop.number is not None)
-                    if outcome is None:
-                        waiting.appendleft(running.job)
-                    else:
-                        outcomes[running.job] = outcome
-                self._board.refresh()
+                    self._ask_to_stop()
+                pipes = [worker.pipe for worker in self._running.values()]
+                wait([*pipes, *(w.process.sentinel for w in self._running.values())], TICK)
+                for job, worker in list(self._running.items()):
+                    if end := worker.answer():
+                        del self._running[job]
+                        end = self._judge(job, worker, end, stopping=asked)
+                        if end is None:
+                            waiting.appendleft(job)
+                        else:
+                            ends[job] = end
+                self._watcher.refresh()
         finally:
-            self._tear_down()
-        return outcomes
-
-    def close(self) -> None:
-        """Nothing outlives `run`."""
+            # When this process itself fails, trainings still get their checkpoint.
+            self._ask_to_stop()
+            for worker in [*self._running.values(), *self._idle]:
+                worker.close()
+        return ends
 
     def _start(self, job: Job) -> None:
-        ours, theirs = self._context.Pipe(duplex=False)
-        log = self._logs / (job.name.replace("/", "_") + ".log")
-        process = self._context.Process(target=perform_apart, args=(write_job(job), log, theirs))
-        # A new process is in our group until it has read its code: Ctrl-C must not reach it there.
-        # The tracker that the first one would start unblocks the signal, so it comes before.
-        resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
-            process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-        theirs.close()
-        self._running.append(_Running(job, process, ours))
-        self._board.started(job)
+        worker = self._idle.pop() if self._idle and not job.trains else _Worker()
+        log = self._logs / f"{job.name.replace('/', '_') if job.trains else SHORT}.log"
+        self._running[job] = worker
+        with contextlib.suppress(OSError):  # A dead one is found out like any other.
+            worker.pipe.send((job.name, json.dumps(job.to_json()), log))
+        self._watcher.started(job)
 
-    def _end(self, running: _Running, *, stopping: bool) -> Outcome | None:
+    def _judge(self, job: Job, worker: _Worker, end: JobEnd, *, stopping: bool) -> JobEnd | None:
         """What became of a job; None when it is to be taken up again."""
-        self._running.remove(running)
-        outcome, job = self._outcome(running), running.job
-        if outcome.status == "failed" and running.process.exitcode != 0:
-            if stopping:  # It was asked before it could listen.
-                outcome = Outcome("stopped", "before it had begun or at once")
+        died = worker.process.exitcode is not None
+        if job.trains or died:
+            worker.close()
+        else:
+            self._idle.append(worker)
+        if died and end.status == "failed":
+            if stopping:  # It was asked before it could listen, or it never listens.
+                end = JobEnd("stopped", "before it had begun or at once")
             elif self._deaths.setdefault(job, 0) < RETRIES:
                 self._deaths[job] += 1
-                self._board.died(job, outcome.reason)
+                self._watcher.died(job, end.reason)
                 return None
-        self._board.ended(job, outcome)
-        return outcome
+        self._watcher.ended(job, end)
+        return end
 
-    def _tear_down(self) -> None:
-        """When this process itself fails: runs still get their checkpoint."""
-        for running in self._running:
-            running.process.terminate()
-        for running in self._running:
-            running.process.join(GRACE)
-            running.process.kill()
-
-    def _outcome(self, running: _Running) -> Outcome:
-        process = running.process
-        process.join()
-        with running.answer:
-            try:
-                if running.answer.poll():
-                    return Outcome(*running.answer.recv())
-            except (EOFError, OSError):
-                pass
-        code = process.exitcode
-        return Outcome("failed", f"its process died ({_how(code)})")
-
-
-def _how(code: int | None) -> str:
-    """An exit code in words."""
-    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
+    def _ask_to_stop(self) -> None:
+        for worker in self._running.values():
+            worker.process.terminate()

@@ -1,40 +1,104 @@
-"""What happens to one job: how it ends, in words, wherever it ran."""
+"""What happens to one job: it is run by its kind, and its end told in words, wherever it ran."""
 
 import contextlib
+import json
 import os
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from bridgerl.config import decode, decode_fields
 from bridgerl.errors import BridgeError, Busy
-from bridgerl.studies.jobs import Job, read_job
-from bridgerl.training.loop import Stopped
+from bridgerl.runs import store
+from bridgerl.runs.folder import RunFolder, versions
+from bridgerl.runs.result import RESULT, Result, ResultCell, write_result
+from bridgerl.studies.endpoint_bias import rule_name
+from bridgerl.studies.jobs import Job, job_from, league_cell
+from bridgerl.training.loop import Stopped, train
 from bridgerl.training.process import StopSignal
+from bridgerl.truth.endpoint import error_table
+from bridgerl.truth.league import run_cell
+from bridgerl.truth.settings import EndpointConfig, ToyConfig
+from bridgerl.truth.toy import run_toy
 
 RETRIES = 5
 """Times a job whose process died is taken up again."""
+Found = tuple[list[ResultCell], dict[str, Any]]
+"""A result's cells and data."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobEnd:
     """How a job ended."""
 
     status: Literal["done", "failed", "stopped"]
     reason: str = ""
 
 
+def run_job(job: Job) -> None:
+    """Do a job, or what is left of it; Busy while another process has it under way."""
+    if job.trains:
+        train(decode(job.work), quiet=True)
+        return
+    store.make_folder(job.folder)
+    lock = RunFolder(job.folder).lock()
+    try:
+        if not job.done():  # Another study may just have done it.
+            cells, data = COMPUTE[job.kind](job)
+            write_result(job.folder / RESULT, Result(job.identity, cells, data, versions()))
+    finally:
+        lock.release()
+
+
+def _toy(job: Job) -> Found:
+    data = run_toy(decode_fields(ToyConfig, job.work, "toy"))
+    (run,) = data["runs"]
+    last, rows = run["iterations"][-1], run["iterations"]
+    scores = {key: last[key] for key in ("w1_share", "valley")}
+    curve = [[row["k"], row["w1_share"]] for row in rows]
+    return [ResultCell(job.setting, job.task, job.seed, scores, curve)], data
+
+
+def _league(job: Job) -> Found:
+    data = run_cell(league_cell(job))
+    # Of the first query, at whole per cents.
+    curve = [[x, z] for x, z in enumerate(data["curves"][0][::2]) if z is not None]
+    return [ResultCell(job.setting, job.task, job.seed, data["figures"], curve)], data
+
+
+def _endpoint(job: Job) -> Found:
+    """The curve of a rule stands in its first cell; a logarithm has no place for rounding alone."""
+    cells: list[ResultCell] = []
+    table = error_table(decode_fields(EndpointConfig, job.work, "endpoint"))
+    for row in table:
+        name, points = rule_name(row["rule"], row["schedule"]), list(row["percent"].items())
+        curve = [] if row["rule"] == "integral" else [[m, percent] for m, percent in points]
+        for i, (m, percent) in enumerate(points):
+            scores = {"percent": percent}
+            own = [] if i else curve
+            cells.append(ResultCell(name, f"M = {m}", None, scores, own, exact=True))
+    return cells, {}
+
+
+COMPUTE: dict[str, Callable[[Job], Found]] = {
+    "toy": _toy,
+    "league": _league,
+    "endpoint": _endpoint,
+}
+
+
 def perform(text: str) -> tuple[str, str]:
     """Run a job given as JSON; returns status and reason, and raises nothing."""
     try:
-        job = read_job(text)
+        job = job_from(json.loads(text))
         _run_when_free(job)
     except Stopped as stop:
         return "stopped", str(stop)
@@ -54,7 +118,7 @@ def _run_when_free(job: Job) -> None:
     said = False
     while True:
         try:
-            return job.run()
+            return run_job(job)
         except Busy as busy:
             if not said:
                 print(f"waiting: {busy}", file=sys.stderr, flush=True)
@@ -62,33 +126,37 @@ def _run_when_free(job: Job) -> None:
             time.sleep(1.0)
 
 
-def perform_apart(text: str, log: Path, answer: Connection) -> None:
-    """The same as a process of its own: output into a file, the outcome through a pipe."""
+def serve(calls: Connection) -> None:
+    """A process of its own: jobs come through a pipe with a log each, and their ends go back."""
     # Ctrl-C is the parent's to hear; until here it was blocked, see `Pool`.
     os.setpgrp()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     StopSignal.together = 10.0
     threading.Thread(target=_stop_with_parent, daemon=True).start()
-    with _output_to(log):
+    while True:
+        try:
+            name, text, log = calls.recv()
+        except (EOFError, OSError):
+            return
+        _print_to(log)
         status, reason = perform(text)
-        print(": ".join(filter(None, (status, reason))))
-        answer.send((status, reason))
+        print(": ".join(filter(None, (name, status, reason))), flush=True)
+        with contextlib.suppress(OSError):  # Nobody listens any more.
+            calls.send((status, reason))
 
 
 def _stop_with_parent() -> None:
-    """A run whose study is gone stops at its next step, after a checkpoint."""
+    """A run whose study is gone stops at its next step, after a checkpoint; other jobs at once."""
     parent = parent_process()
     if parent is not None:
         parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-@contextlib.contextmanager
-def _output_to(path: Path) -> Iterator[None]:
+def _print_to(path: Path) -> None:
     """Everything printed goes to a file; lines of several attempts follow each other."""
+    sys.stdout.flush()
+    sys.stderr.flush()
     with path.open("ab", buffering=0) as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
-        yield
-        sys.stdout.flush()
-        sys.stderr.flush()

@@ -1,0 +1,36 @@
+"""DBC's own choices, one changed at a time, where the truth is known."""
+
+from bridgerl.studies.base import LeagueStudy, Setting, dbc
+from bridgerl.studies.claims import beats
+from bridgerl.truth.settings import PROBLEMS
+
+# The paper's sizes are cut to what a CPU can pay.
+SMALL = {"hidden": (64, 64, 64), "n_target": 64, "n_online": 32}
+
+STUDY = LeagueStudy(
+    name="dbc-ablation",
+    title="DBC's choices against known distributions",
+    tables=(),
+    settings=(
+        dbc("lite"),
+        dbc("label", bridge_input="label"),
+        dbc("path", bridge_input="path"),
+        dbc("M = 1", bridge_steps=1),
+        dbc("M = 2", bridge_steps=2),
+        dbc("M = 10", bridge_steps=10),
+        dbc("label, M = 1", bridge_input="label", bridge_steps=1),
+        dbc("w = 0", anchor_weight=0.0),
+        dbc("w = 0.1", anchor_weight=0.1),
+        dbc("anchor only", quantile_weight=0.0, anchor_weight=1.0),
+        dbc("z / 100", z_scale=100.0),
+        dbc("label, z / 100", bridge_input="label", z_scale=100.0),
+        dbc("kappa 0.1", kappa=0.1),
+        dbc("kappa 10", kappa=10.0),
+        dbc("iid levels", stratified=False, shared_levels=False),
+        Setting("paper", "sac", "dbc", SMALL, "paper"),
+        Setting("paper, self", "sac", "dbc", SMALL | {"bridge_input": "self"}, "paper"),
+    ),
+    tasks=PROBLEMS,
+    # The label's bias: where rewards are random, the printed input misses by more.
+    claims=beats("label", ("lite", "label, M = 1"), ("bernoulli-loop",)),
+)

@@ -1,0 +1,26 @@
+"""DBC's sizes, one changed at a time: what a better fit costs."""
+
+from bridgerl.studies.base import LeagueStudy, dbc
+from bridgerl.truth.settings import PROBLEMS
+
+STUDY = LeagueStudy(
+    name="dbc-sizes",
+    title="DBC's sizes against known distributions",
+    tables=(),
+    settings=(
+        dbc("lite"),
+        dbc("particle 8x8", particle=(8, 8)),
+        dbc("particle 32x32", particle=(32, 32)),
+        dbc("particle 64x64", particle=(64, 64)),
+        dbc("particle 32, one layer", particle=(32,)),
+        *(dbc(f"trunk 2x{n}", hidden=(n, n)) for n in (64, 128, 256, 512)),
+        *(dbc(f"target {n}", n_target=n) for n in (4, 16, 32)),
+        *(dbc(f"online {n}", n_online=n) for n in (8, 32)),
+        dbc("iid, shared", stratified=False),
+        dbc("stratified, own", shared_levels=False),
+        dbc("iid, own", stratified=False, shared_levels=False),
+        *(dbc(f"{n} cosines", n_embed=n) for n in (32, 128)),
+    ),
+    tasks=PROBLEMS,
+    claims=(),
+)

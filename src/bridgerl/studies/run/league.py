@@ -1,0 +1,62 @@
+"""A league as jobs: named by all that decides them, run where missing, read back with suspicion."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from bridgerl.errors import BridgeError, StorageFault
+from bridgerl.runs import store
+from bridgerl.runs.result import RESULT, read_result
+from bridgerl.studies.jobs import Job, league_job
+from bridgerl.studies.run.pool import Pool, Watcher
+from bridgerl.studies.run.work import JobEnd
+from bridgerl.training.process import StopSignal, fingerprint
+from bridgerl.truth.settings import LeagueCell
+
+
+def cell_jobs(cells: Iterable[tuple[str, LeagueCell]], out: Path) -> list[Job]:
+    """A job per label and cell, in folders that change with machine, versions and source too."""
+    mark = fingerprint(1, "cpu")
+    return [
+        league_job(label, cell, out / "cells" / store.sha256(store.to_json(name))[:24], mark)
+        for label, cell in cells
+        for name in [cell.identity() | {"fingerprint": mark}]
+    ]
+
+
+def run_league(jobs: list[Job], workers: int, logs: Path, watcher: Watcher) -> list[dict[str, Any]]:
+    """The results of all jobs; those whose results are kept are not run again."""
+    kept = {job: result for job in jobs if (result := kept_result(job))}
+    for job in kept:
+        watcher.ended(job, JobEnd("done"))
+    missing = [job for job in jobs if job not in kept]
+    # Nobody listens to this signal: Ctrl-C ends a league at once, its cells take seconds.
+    ends = Pool(workers, logs, watcher).run(missing, StopSignal())
+    for job, end in ends.items():
+        if end.status != "done":
+            raise BridgeError(
+                f"{job.name}: {end.reason}; the same command runs what is missing, "
+                "with fewer --workers if memory is short"
+            )
+    return [kept.get(job) or kept_result(job) or {} for job in jobs]
+
+
+def kept_result(job: Job) -> dict[str, Any] | None:
+    """What a cell's folder has, under the names of its job; None if it was not run."""
+    path = job.folder / RESULT
+    if not os.path.lexists(path):
+        return None
+    try:
+        result = read_result(path)
+        if result.job != job.identity:
+            raise StorageFault(f"{path} is damaged: it belongs to another cell")
+    except StorageFault as fault:
+        raise StorageFault(f"{fault}; delete it to run this cell again") from None
+    return cell_result(job, result.data)
+
+
+def cell_result(job: Job, data: dict[str, Any]) -> dict[str, Any]:
+    """What a league's tables and pictures show of one of its jobs."""
+    names = {"problem": job.task, "entrant": job.setting, "seed": job.seed}
+    return {**names, "identity": job.work, **data}

@@ -1,0 +1,129 @@
+"""What the experiments are given, as data; free of torch, so that jobs can be read without it."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from bridgerl.critics import CRITICS, CriticConfig
+from bridgerl.errors import choose, require, require_seeds, require_some
+
+PROBLEMS = (
+    "two-point",
+    "bernoulli-loop",
+    "mixture-chain",
+    "heavy-tail",
+    "risky-choice",
+    "stochastic-transition",
+)
+"""The league's problems, see `problems`."""
+
+
+@dataclass(frozen=True)
+class LeagueCell:
+    """One critic on one problem with one seed, and the budget that all share."""
+
+    problem: str
+    critic: str
+    config: CriticConfig
+    seed: int
+    updates: int = 2_500
+    batch: int = 128
+
+    def identity(self) -> dict[str, Any]:
+        """All that decides the result but the machine and its versions."""
+        critic = {"type": self.critic, **asdict(self.config)}
+        budget = {"updates": self.updates, "batch": self.batch}
+        return {"problem": self.problem, "critic": critic, "seed": self.seed, **budget}
+
+
+class Affine(NamedTuple):
+    """The distribution of shift + scale Z_0."""
+
+    shift: float
+    scale: float
+
+    def __call__(self, z: Any) -> Any:
+        """From Z_0's units to returns."""
+        return self.shift + self.scale * z
+
+
+@dataclass(frozen=True)
+class ToyConfig:
+    """Budget and backup, equal for every critic."""
+
+    critics: tuple[str, ...] = ("flow", "dbc")
+    """Critics to compare: flow, or any that trains agents."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds; each gives a run per critic."""
+    fit_steps: int = 10_000
+    """Updates on draws of Z_0."""
+    iterations: int = 20
+    """Bellman iterations."""
+    steps_per_iteration: int = 100
+    """Updates per Bellman iteration."""
+    batch: int = 64
+    """Transitions per update; there is one state, and critics draw several atoms for each."""
+    lr: float = 1e-3
+    """Adam learning rate."""
+    # The paper gives neither. One mode's width per backup: a critic that stands still is seen.
+    reward: float = 10.0
+    """Reward r of a backup."""
+    # That of training. A smaller one shrinks the distribution towards the noise of the updates.
+    discount: float = 0.99
+    """Discount of a backup."""
+    flow_steps: int = 50
+    """Euler steps of the flow's sampler."""
+    flow_width: int = 128
+    """Width of the flow's three hidden layers."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run or compared."""
+        require_some("critics", self.critics)
+        require_some("seeds", self.seeds)
+        for name in self.critics:
+            choose("critic", name, dict.fromkeys(("flow", *CRITICS)))
+        require_seeds("seeds", *self.seeds)
+        counts = ("fit_steps", "iterations", "steps_per_iteration", "batch")
+        for name in (*counts, "flow_steps", "flow_width"):
+            most, value = 10**7 if name in counts else 65536, getattr(self, name)
+            require(1 <= value <= most, name, value, f"must be from 1 to {most}")
+        require(0 < self.lr < 1, "lr", self.lr, "must be in (0, 1)")
+        require(abs(self.reward) <= 1e6, "reward", self.reward, "must be from -1e6 to 1e6")
+        require(0 < self.discount <= 1, "discount", self.discount, "must be in (0, 1]")
+
+    @property
+    def updates(self) -> int:
+        """Updates of one run."""
+        return self.fit_steps + self.iterations * self.steps_per_iteration
+
+    @property
+    def total(self) -> int:
+        """Updates of all runs."""
+        return len(self.critics) * len(self.seeds) * self.updates
+
+    def exact(self, k: int) -> Affine:
+        """What k backups make of Z_0."""
+        powers = [self.discount**i for i in range(k + 1)]
+        return Affine(self.reward * sum(powers[:k]), powers[k])
+
+
+@dataclass(frozen=True)
+class EndpointConfig:
+    """Schedules and numbers of steps whose endpoint error is wanted."""
+
+    schedules: tuple[str, ...] = ("constant", "linear", "cosine")
+    """Schedules of the drift rate."""
+    steps: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 1000)
+    """Numbers of bridge steps M."""
+    theta: float = 1.0
+    """Drift rate of the constant schedule."""
+    theta_min: float = 0.1
+    """Drift rate at the start of the others."""
+    theta_max: float = 5.0
+    """Drift rate at the end of the others."""
+
+    def __post_init__(self) -> None:
+        """Refuse empty tables and steps that are too many."""
+        require_some("schedules", self.schedules)
+        require_some("steps", self.steps)
+        for n in self.steps:
+            require(1 <= n <= 10**6, "steps", n, "must be from 1 to 10**6")
