@@ -27,7 +27,7 @@ def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:
     from bridgerl.report.tables import to_json, to_latex, to_markdown
 
     source = load(folder)
-    if not source.runs and source.study is None:
+    if not source.runs and source.manifest is None:
         reasons = "".join(f"; {problem}" for problem in source.problems)
         raise UserError(f"{folder} holds no runs and no evaluations{reasons}")
     results = summarise_source(source)
