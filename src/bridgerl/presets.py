@@ -33,22 +33,12 @@ PRESETS: dict[str, Overrides] = {
         "critic.dbc": {"network": "factored", "hidden": (256, 192), "particle": (16, 16)}
         | {"n_target": 10, "n_online": 16, "n_actor": 8, "actor_steps": 2, "n_embed": 64}
         | {"stratified": True, "shared_levels": True, "bridge_input": "self"},
-        "env.InvertedPendulum-v5": {
-            "steps": 30_000,
-            "actor": {"lr": 1e-3},
-            "actor.qvpo": {"hidden": (64, 64), "entropy_updates": 30_000},
-            "critic": {"lr": 1e-3},
-            "train": {"warmup": 1_000},
-            "eval": {"every": 1_000},
-            "save": {"every": 5_000},
-        },
-        "env.InvertedDoublePendulum-v5": {
-            "steps": 60_000,
-            "actor.qvpo": {"entropy_updates": 60_000},
-            "train": {"warmup": 1_000},
-            "eval": {"every": 2_000},
-            "save": {"every": 10_000},
-        },
+        "env.InvertedPendulum-v5": {"steps": 30_000, "actor": {"lr": 1e-3}, "critic": {"lr": 1e-3}}
+        | {"actor.qvpo": {"hidden": (64, 64), "entropy_updates": 30_000}}
+        | {"train": {"warmup": 1_000}, "eval": {"every": 1_000}, "save": {"every": 5_000}},
+        "env.InvertedDoublePendulum-v5": {"steps": 60_000}
+        | {"actor.qvpo": {"entropy_updates": 60_000}}
+        | {"train": {"warmup": 1_000}, "eval": {"every": 2_000}, "save": {"every": 10_000}},
     },
 }
 
@@ -61,11 +51,8 @@ TASKS: dict[str, Overrides] = {
     "Humanoid": {"critic.dbc": {"drop": 12 / 128}, "critic.tqc": {"drop": 2 / 25}},
     "Walker2d": {"critic.dbc": {"drop": 14 / 128}, "critic.tqc": {"drop": 2 / 25}},
     # Laws are measured without DropTop, in thousands of updates instead of millions.
-    "league": {
-        "critic": {"lr": 1e-3, "polyak": 0.01},
-        "critic.dbc": {"drop": 0.0},
-        "critic.tqc": {"drop": 0.0},
-    },
+    "league": {"critic": {"lr": 1e-3, "polyak": 0.01}}
+    | {"critic.dbc": {"drop": 0.0}, "critic.tqc": {"drop": 0.0}},
 }
 
 PAIRS: dict[tuple[str, str], Overrides] = {

@@ -85,8 +85,7 @@ class Compare:
     def __call__(self) -> int:
         """Exit 0 when equal, 1 when not."""
         difference = compare(self.run_a, self.run_b)
-        if self.json:
-            print(json.dumps({"equal": difference is None, "difference": difference}))
-        else:
-            print("equal" if difference is None else f"different: {difference}")
+        facts = {"equal": difference is None, "difference": difference}
+        text = "equal" if difference is None else f"different: {difference}"
+        print(json.dumps(facts) if self.json else text)
         return 0 if difference is None else 1

@@ -125,9 +125,9 @@ def _job_run(root: Path, folder: Path, job: Job) -> Run:
         return Run(**names, started=False)
     run = replace(_read_run(root, own), **names) if trains else _read_result(folder, Run(**names))
     finished = run.finished and job.is_done_in(folder)
-    foreign = run.finished and not finished and run.reached >= job.steps
-    readable = bool(run.config) or not trains
-    notes = ("it is of another configuration and does not count",) if foreign and readable else ()
+    whole = run.finished and run.reached >= job.steps and (run.config or not trains)
+    foreign = whole and not finished
+    notes = ("it is of another configuration and does not count",) if foreign else ()
     return replace(run, finished=finished, problems=(*run.problems, *notes))
 
 
@@ -164,7 +164,6 @@ def _read_run(root: Path, run: RunFolder) -> Run:
         clock = read(clock, records.read_clock, run.timing_file)
     done = read(None, run.done) or {}
     config = stored.get("config", {})
-    env, setting, seed = _label(root, run.path, config)
     scores = read({}, _scores, evaluations, done, run.metrics_file.name)
     actor, critic, train = (config.get(section, {}) for section in ("actor", "critic", "train"))
     warmup = train.get("warmup")
@@ -172,10 +171,7 @@ def _read_run(root: Path, run: RunFolder) -> Run:
     last = [int(s[-1]) for s in (clock.steps, evaluations.steps) if len(s)]
     health = {} if log is None else _health(log, critic.get("grad_clip"))
     return Run(
-        name=_relative(root, run.path),
-        env=env,
-        setting=setting,
-        seed=seed,
+        **_label(root, run.path, config),
         pair=(str(actor.get("type")), str(critic.get("type"))) if config else None,
         evaluations=evaluations,
         clock=clock,
@@ -223,10 +219,10 @@ def _health(log: list[Record], clip: Any) -> dict[str, Any]:
     }
 
 
-def _label(root: Path, folder: Path, config: dict[str, Any]) -> tuple[str, str, int | None]:
-    """Task, setting and seed, from the config and the path below the root."""
-    parts = [p for p in _relative(root, folder).split("/") if p not in (".", "..")]
-    parts = parts or [*folder.resolve().parts[-2:]]
+def _label(root: Path, folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """Name, task, setting and seed, from the config and the path below the root."""
+    name = Path(os.path.relpath(folder, root)).as_posix()
+    parts = [p for p in name.split("/") if p not in (".", "..")] or folder.resolve().parts[-2:]
     env, seed, rest = config.get("env"), config.get("seed"), []
     for part in parts:
         task, number = _ENV.fullmatch(part), _SEED.fullmatch(part)
@@ -237,11 +233,8 @@ def _label(root: Path, folder: Path, config: dict[str, Any]) -> tuple[str, str, 
             seed = int(number[1]) if seed is None else seed
         else:
             rest.append(part)
-    return env or "unnamed task", "/".join(rest) or folder.resolve().parent.name, seed
-
-
-def _relative(root: Path, folder: Path) -> str:
-    return Path(os.path.relpath(folder, root)).as_posix()
+    setting = "/".join(rest) or folder.resolve().parent.name
+    return {"name": name, "env": env or "unnamed task", "setting": setting, "seed": seed}
 
 
 def _texts(data: Any) -> dict[str, str]:

@@ -4,7 +4,6 @@ import base64
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -39,15 +38,9 @@ def render(source: Source, results: dict[str, Any]) -> str:
     drawn = [curve for task in curves for curve in task["curves"]]
     data = {key: results[key] for key in ("figure", "overall")}
     data |= {"curves": curves, "settings": settings}
-    assets = files("bridgerl.report") / "assets"
     loader = PackageLoader("bridgerl.report", "assets")
     environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "figure": tables.figure,
-        "spread": tables.spread,
-        "interval": tables.interval,
-        "contrast": tables.contrast_text,
-        "paper": tables.paper_lines,
         "zip": lambda left, right: list(zip(left, right, strict=True)),
         "capital": lambda text: text[:1].upper() + text[1:],
         "by_task": lambda rows: [(k, list(g)) for k, g in groupby(rows, lambda r: r["task"])],
@@ -65,8 +58,8 @@ def render(source: Source, results: dict[str, Any]) -> str:
         versions=_versions(source.runs),
         pictures=find_pictures(source.folder),
         data=embed_json(data),
-        css=Markup((assets / "page.css").read_text(encoding="utf-8")),
-        js=Markup((assets / "page.js").read_text(encoding="utf-8")),
+        css=Markup(loader.get_source(environment, "page.css")[0]),
+        js=Markup(loader.get_source(environment, "page.js")[0]),
         plotly=Markup(get_plotlyjs()),
     )
 
@@ -74,9 +67,7 @@ def render(source: Source, results: dict[str, Any]) -> str:
 def embed_json(data: Any) -> Markup:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(store.finite(data), allow_nan=False)  # Leaves nothing but ASCII.
-    for mark in "<>&":
-        text = text.replace(mark, f"\\u{ord(mark):04x}")
-    return Markup(text)
+    return Markup(text.translate({ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&"}))
 
 
 def duration(seconds: float) -> str:

@@ -30,6 +30,10 @@ def summarise_source(source: Source) -> dict[str, Any]:
     claims = [_claim(claim, cells, study.paper_cells(), decides) for claim in study.claims]
     # What was not run says least, so it comes last.
     claims.sort(key=lambda c: next(iter(c["verdicts"].values()))["word"] == stats.NOT_RUN)
+    counts: dict[str, dict[str, int]] = {}
+    for key in study.measures if claims else ():
+        words = Counter(claim["verdicts"][key]["word"] for claim in claims)
+        counts[key] = {word: words[word] for word in stats.WORDS}
     own_problems = [f"{run.name}: {problem}" for run in runs for problem in run.problems]
     return {
         "title": study.title,
@@ -41,7 +45,7 @@ def summarise_source(source: Source) -> dict[str, Any]:
         "figure": study.figure._asdict(),
         "planned": len(runs),
         "finished": sum(r.finished for r in runs),
-        "counts": {key: _count(claims, key) for key in study.measures} if claims else {},
+        "counts": counts,
         "claims": claims,
         "decides": decides,
         "cells": _rows(cells, runs, study),
@@ -115,11 +119,6 @@ def _claim(claim: Claim, cells: dict[str, Cells], printed: Cells, decides: bool)
 def _verdict(verdict: stats.Verdict) -> dict[str, Any]:
     said = {"word": verdict.word, "value": verdict.value, "reason": verdict.reason}
     return said | _ends("", verdict.interval)
-
-
-def _count(claims: list[dict[str, Any]], measure: str) -> dict[str, int]:
-    counts = Counter(c["verdicts"][measure]["word"] for c in claims)
-    return {word: counts[word] for word in stats.WORDS}
 
 
 def _rows(cells: dict[str, Cells], runs: list[Run], study: Study) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from typing import Any
 
 from bridgerl.report.stats import NOT_RUN
@@ -146,7 +147,7 @@ def to_latex(results: dict[str, Any]) -> str:
     """results.tex: booktabs tables."""
     lines = [f"% {_one_line(results['title'])}: {_one_line(facts(results))}"]
     for title, head, rows in parts(results):
-        columns = "".join("r" if _is_number(cell) else "l" for cell in rows[0])
+        columns = "".join("r" if _NUMBER.match(cell) else "l" for cell in rows[0])
         names, *cells = (" & ".join(map(_latex, row)) + r" \\" for row in (head, *rows))
         caption = rf"\caption{{{title}. {_latex(notes(results)[title])}}}"
         lines += ["", r"\begin{table}", r"\centering", caption]
@@ -155,10 +156,7 @@ def to_latex(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _is_number(text: str) -> bool:
-    return text.split(" ")[0].replace(".", "").replace("-", "").isdigit()
-
-
+_NUMBER = re.compile(r"[-.]*\d[-.\d]*( |$)")
 # What a renderer would take for markup.
 _MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\|*_`[]"} | {"&": "&amp;", "<": "&lt;"})
 _LATEX = str.maketrans(
