@@ -25,9 +25,11 @@ class Registry(MutableMapping[str, type[T]]):
 
     def __getitem__(self, name: str) -> type[T]:
         entry = self._all()[name]
-        if isinstance(entry, EntryPoint):
-            entry = self._entries[name] = entry.load()
-        return entry
+        if not isinstance(entry, EntryPoint):
+            return entry
+        found: type[T] = entry.load()
+        self._entries[name] = found
+        return found
 
     def __setitem__(self, name: str, value: type[T]) -> None:
         self._entries[name] = value

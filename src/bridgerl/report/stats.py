@@ -15,8 +15,7 @@ TAILS = (1 - LEVEL) / 2, (1 + LEVEL) / 2
 REPS = 2_000
 HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "does not hold", "undecided", "not run"
 WORDS = (HOLDS, FAILS, UNDECIDED, NOT_RUN)
-Tasks = Sequence[Array]
-"""Scores of every task's seeds."""
+Tasks = Sequence[Array]  # Scores of every task's seeds.
 Rng = np.random.Generator
 
 
