@@ -18,42 +18,24 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 # Loaded when asked for: help, lists and reports need no torch, which takes a second to import.
-_HOME = {
-    "ACTORS": "actors",
-    "CRITICS": "critics",
-    "Agent": "agent",
-    "Batch": "types",
-    "Bootstrap": "types",
-    "BridgeError": "errors",
-    "EnvSpec": "types",
-    "RunConfig": "config",
-    "Stopped": "training.loop",
-    "Streams": "streams",
-    "build_agent": "agent",
-    "build_critic": "agent",
-    "load_agent": "training.play",
-    "resolve": "presets",
-    "train": "training.loop",
+_MODULES = {
+    "actors": "ACTORS",
+    "agent": "Agent build_agent build_critic",
+    "config": "RunConfig",
+    "critics": "CRITICS",
+    "errors": "BridgeError",
+    "presets": "resolve",
+    "streams": "Streams",
+    "training.loop": "Stopped train",
+    "training.play": "load_agent",
+    "types": "Batch Bootstrap EnvSpec",
 }
+_HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
-__all__ = [
-    "ACTORS",
-    "CRITICS",
-    "Agent",
-    "Batch",
-    "Bootstrap",
-    "BridgeError",
-    "EnvSpec",
-    "RunConfig",
-    "Stopped",
-    "Streams",
-    "__version__",
-    "build_agent",
-    "build_critic",
-    "load_agent",
-    "resolve",
-    "train",
-]
+# In pieces that type checkers can read.
+__all__ = ["ACTORS", "CRITICS", "Agent", "Batch", "Bootstrap", "BridgeError", "EnvSpec"]
+__all__ += ["RunConfig", "Stopped", "Streams", "__version__", "build_agent", "build_critic"]
+__all__ += ["load_agent", "resolve", "train"]
 
 
 def __getattr__(name: str) -> Any:

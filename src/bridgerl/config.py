@@ -105,6 +105,9 @@ class SaveConfig:
         _require_counts(self, "save", "every", "keep", "weights_every")
 
 
+SECTIONS = {"train": TrainConfig, "eval": EvalConfig, "log": LogConfig, "save": SaveConfig}
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """One training run."""
@@ -225,10 +228,9 @@ def decode_fields(cls: type[C], data: dict[str, Any], where: str) -> C:
     fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
     empty = dataclasses.MISSING
     needed = {f.name for f in fields if f.default is empty and f.default_factory is empty}
-    wrong = (set(data) - {f.name for f in fields}) | (needed - set(data))
+    wrong = sorted((set(data) - {f.name for f in fields}) | (needed - set(data)))
     if wrong:
-        names = ", ".join(sorted(wrong))
-        raise UserError(f"config section {where}: unknown or missing fields {names}")
+        raise UserError(f"config section {where}: unknown or missing fields {', '.join(wrong)}")
     return cls(**{k: _decode_value(hints[k], v, f"{where}.{k}") for k, v in data.items()})
 
 

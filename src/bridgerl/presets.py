@@ -1,11 +1,10 @@
 """Named defaults as data: per preset, per actor-critic pair, per environment."""
 
-import dataclasses
 import shlex
 from typing import Any
 
 from bridgerl.actors import ACTORS
-from bridgerl.config import RunConfig, encode
+from bridgerl.config import SECTIONS, RunConfig, encode
 from bridgerl.critics import CRITICS
 from bridgerl.errors import choose
 
@@ -19,70 +18,27 @@ PRESETS: dict[str, Overrides] = {
     # What a person runs on a CPU.
     "lite": {
         "actor": {"hidden": (256, 256)},
-        "actor.qvpo": {
-            "hidden": (128, 128),
-            "diffusion_steps": 10,
-            "n_train": 8,
-            "n_play": 8,
-            "n_uniform": 4,
-        },
+        "actor.qvpo": {"hidden": (128, 128), "diffusion_steps": 10}
+        | {"n_train": 8, "n_play": 8, "n_uniform": 4},
         "critic.cdq": {"hidden": (256, 256)},
         "critic.dsac": {"hidden": (256, 256)},
-        "critic.iqn": {
-            "hidden": (128, 128),
-            "merged": (128,),
-            "n_target": 16,
-            "n_online": 16,
-            "n_actor": 8,
-            "stratified": True,
-            "shared_levels": True,
-        },
+        "critic.iqn": {"hidden": (128, 128), "merged": (128,)}
+        | {"n_target": 16, "n_online": 16, "n_actor": 8}
+        | {"stratified": True, "shared_levels": True},
         "critic.tqc": {"hidden": (256, 256)},
-        "critic.vf": {
-            "hidden": (128, 128),
-            "velocity_weight": 0.1,
-            "discounted_velocity": True,
-            "masked_velocity": True,
-            "z_scale": 30.0,
-        },
-        "critic.vdrl": {
-            "hidden": (64, 64),
-            "diffusion_steps": 10,
-            "n_target": 4,
-            "n_actor": 2,
-            "n_rank": 2,
-            "z_scale": 100.0,
-            "bounded": True,
-        },
-        "critic.dbc": {
-            "network": "factored",
-            "hidden": (256, 192),
-            "particle": (16, 16),
-            "n_target": 10,
-            "n_online": 16,
-            "n_actor": 8,
-            "actor_steps": 2,
-            "stratified": True,
-            "shared_levels": True,
-            "n_embed": 64,
-            "bridge_input": "self",
-        },
-        "env.InvertedPendulum-v5": {
-            "steps": 30_000,
-            "actor": {"lr": 1e-3},
-            "actor.qvpo": {"hidden": (64, 64), "entropy_updates": 30_000},
-            "critic": {"lr": 1e-3},
-            "train": {"warmup": 1_000},
-            "eval": {"every": 1_000},
-            "save": {"every": 5_000},
-        },
-        "env.InvertedDoublePendulum-v5": {
-            "steps": 60_000,
-            "actor.qvpo": {"entropy_updates": 60_000},
-            "train": {"warmup": 1_000},
-            "eval": {"every": 2_000},
-            "save": {"every": 10_000},
-        },
+        "critic.vf": {"hidden": (128, 128), "velocity_weight": 0.1, "z_scale": 30.0}
+        | {"discounted_velocity": True, "masked_velocity": True},
+        "critic.vdrl": {"hidden": (64, 64), "diffusion_steps": 10, "z_scale": 100.0}
+        | {"n_target": 4, "n_actor": 2, "n_rank": 2, "bounded": True},
+        "critic.dbc": {"network": "factored", "hidden": (256, 192), "particle": (16, 16)}
+        | {"n_target": 10, "n_online": 16, "n_actor": 8, "actor_steps": 2, "n_embed": 64}
+        | {"stratified": True, "shared_levels": True, "bridge_input": "self"},
+        "env.InvertedPendulum-v5": {"steps": 30_000, "actor": {"lr": 1e-3}, "critic": {"lr": 1e-3}}
+        | {"actor.qvpo": {"hidden": (64, 64), "entropy_updates": 30_000}}
+        | {"train": {"warmup": 1_000}, "eval": {"every": 1_000}, "save": {"every": 5_000}},
+        "env.InvertedDoublePendulum-v5": {"steps": 60_000}
+        | {"actor.qvpo": {"entropy_updates": 60_000}}
+        | {"train": {"warmup": 1_000}, "eval": {"every": 2_000}, "save": {"every": 10_000}},
     },
 }
 
@@ -95,11 +51,8 @@ TASKS: dict[str, Overrides] = {
     "Humanoid": {"critic.dbc": {"drop": 12 / 128}, "critic.tqc": {"drop": 2 / 25}},
     "Walker2d": {"critic.dbc": {"drop": 14 / 128}, "critic.tqc": {"drop": 2 / 25}},
     # Laws are measured without DropTop, in thousands of updates instead of millions.
-    "league": {
-        "critic": {"lr": 1e-3, "polyak": 0.01},
-        "critic.dbc": {"drop": 0.0},
-        "critic.tqc": {"drop": 0.0},
-    },
+    "league": {"critic": {"lr": 1e-3, "polyak": 0.01}}
+    | {"critic.dbc": {"drop": 0.0}, "critic.tqc": {"drop": 0.0}},
 }
 
 PAIRS: dict[tuple[str, str], Overrides] = {
@@ -120,16 +73,15 @@ def resolve(env: str, actor: str = "sac", critic: str = "dbc", preset: str = "li
     family = env.rpartition("-v")[0] or env
     pair, task, own = PAIRS.get((actor, critic)), TASKS.get(family), values.get(f"env.{env}")
     layers = [values, pair or {}, task or {}, own or {}]
-    config = RunConfig(
+    steps = [layer["steps"] for layer in layers if "steps" in layer]
+    return RunConfig(
         env=env,
         actor=choose("actor", actor, ACTORS)(**_merged(layers, "actor", f"actor.{actor}")),
         critic=choose("critic", critic, CRITICS)(**_merged(layers, "critic", f"critic.{critic}")),
         preset=preset,
+        steps=(steps or [RunConfig.steps])[-1],
+        **{name: section(**_merged(layers, name)) for name, section in SECTIONS.items()},
     )
-    sections = {key: _merged(layers, key) for key in ("train", "eval", "log", "save")}
-    changes = {key: dataclasses.replace(getattr(config, key), **v) for key, v in sections.items()}
-    steps = [layer["steps"] for layer in layers if "steps" in layer]
-    return dataclasses.replace(config, **changes, steps=(steps or [config.steps])[-1])
 
 
 def _merged(layers: list[Overrides], *keys: str) -> Overrides:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from bridgerl.errors import require
+from bridgerl.errors import require, require_seeds
 from bridgerl.runs.verify import compare, verify
 from bridgerl.training.play import play
 from bridgerl.truth.calibration import calibrate, describe
@@ -37,18 +37,15 @@ class Evaluate:
 
     def __call__(self) -> int:
         require(self.episodes >= 1, "episodes", self.episodes, "must be at least 1")
-        require(0 <= self.seed < 2**32, "seed", self.seed, "must be from 0 to 2**32 - 1")
+        require_seeds("seed", self.seed)
         how = (self.run, self.weights, self.episodes, self.seed)
         result = play(*how) | ({"values": calibrate(*how)} if self.values else {})
-        if self.json:
-            print(json.dumps(result))
-            return 0
-        print(
+        text = (
             f"{result['env']}: return {result['mean']:.1f} +- {result['std']:.1f} over "
             f"{self.episodes} episodes ({self.weights} weights, step {result['step']:,})"
         )
-        if self.values:
-            print(describe(result["values"]))
+        text += f"\n{describe(result['values'])}" if self.values else ""
+        print(json.dumps(result) if self.json else text)
         return 0
 
 
@@ -88,8 +85,7 @@ class Compare:
     def __call__(self) -> int:
         """Exit 0 when equal, 1 when not."""
         difference = compare(self.run_a, self.run_b)
-        if self.json:
-            print(json.dumps({"equal": difference is None, "difference": difference}))
-        else:
-            print("equal" if difference is None else f"different: {difference}")
+        facts = {"equal": difference is None, "difference": difference}
+        text = "equal" if difference is None else f"different: {difference}"
+        print(json.dumps(facts) if self.json else text)
         return 0 if difference is None else 1

@@ -3,7 +3,6 @@
 import inspect
 import json
 import sys
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Self
 
@@ -56,15 +55,13 @@ class Train:
 
 
 def _description() -> str:
-    def one_of(names: Iterable[str]) -> str:
-        return "{" + ",".join(names) + "}"
-
+    actors, critics, presets = (",".join(names) for names in (ACTORS, CRITICS, PRESETS))
     return f"""{inspect.cleandoc(Train.__doc__ or "")}
 
 Besides the flags below:
---actor {one_of(ACTORS)}: what acts; its settings are --actor.* (default: sac)
---critic {one_of(CRITICS)}: what values actions; its settings are --critic.* (default: dbc)
---preset {one_of(PRESETS)}: where all defaults come from (default: lite)
+--actor {{{actors}}}: what acts; its settings are --actor.* (default: sac)
+--critic {{{critics}}}: what values actions; its settings are --critic.* (default: dbc)
+--preset {{{presets}}}: where all defaults come from (default: lite)
 --quiet: print nothing but warnings and errors"""
 
 

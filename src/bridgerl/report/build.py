@@ -27,17 +27,14 @@ def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:
     from bridgerl.report.tables import to_json, to_latex, to_markdown
 
     source = load(folder)
-    if not source.runs and source.study is None:
+    if not source.runs and source.manifest is None:
         reasons = "".join(f"; {problem}" for problem in source.problems)
         raise UserError(f"{folder} holds no runs and no evaluations{reasons}")
     results = summarise_source(source)
     tables = page.with_name("results.md") if out is None else page
-    texts = {
-        page: render(source, results),
-        tables.with_suffix(".md"): to_markdown(results),
-        tables.with_suffix(".tex"): to_latex(results),
-        tables.with_suffix(".json"): to_json(results),
-    }
+    formats = {".md": to_markdown, ".tex": to_latex, ".json": to_json}
+    texts = {tables.with_suffix(end): write(results) for end, write in formats.items()}
+    texts[page] = render(source, results)
     try:
         for path, text in texts.items():
             store.publish_file(path, text.encode(errors="replace"))

@@ -7,7 +7,7 @@ import numpy as np
 
 from bridgerl.report.load import Part, Run
 from bridgerl.report.stats import mean_interval
-from bridgerl.runs.records import Array, Clock
+from bridgerl.runs.records import Clock
 
 Drawn = tuple[Part, Clock]
 FEW = 5
@@ -25,22 +25,19 @@ def draw_curves(title: str, runs: list[Run], settings: list[str]) -> list[dict[s
             if len(part.curve.steps):
                 task = groups.setdefault(title if part.exact else part.task, {})
                 task.setdefault(part.setting, []).append((part, run.clock))
-    return [
-        {
-            "task": task,
-            "curves": [
-                {"setting": s, "color": settings.index(s), **_curve(group)}
-                for s, group in sorted(curves.items(), key=lambda item: settings.index(item[0]))
-            ],
-        }
-        for task, curves in groups.items()
-    ]
+    drawn: dict[str, list[dict[str, Any]]] = {}
+    for task, curves in groups.items():
+        colors = sorted((settings.index(setting), setting) for setting in curves)
+        drawn[task] = [{"setting": s, "color": i, **_curve(curves[s])} for i, s in colors]
+    return [{"task": task, "curves": curves} for task, curves in drawn.items()]
 
 
 def _curve(group: list[Drawn]) -> dict[str, Any]:
     """Mean and band at every step some seed was evaluated at, over the seeds that got there."""
     steps = np.unique(np.concatenate([part.curve.steps for part, _ in group]))
-    values = np.array([_at(steps, *part.curve) for part, _ in group])
+    # Straight between a seed's evaluations, NaN outside them.
+    beyond = {"left": math.nan, "right": math.nan}
+    values = np.array([np.interp(steps, *part.curve, **beyond) for part, _ in group])
     there = np.isfinite(values)
     count, mean = there.sum(axis=0), np.nanmean(values, axis=0)
     low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
@@ -57,8 +54,3 @@ def _curve(group: list[Drawn]) -> dict[str, Any]:
         "n": [None] * len(steps) if exact else count.tolist(),
         "seeds": None if exact else len(group),
     }
-
-
-def _at(steps: Array, own: Array, means: Array) -> Array:
-    """A seed's curve at these steps, straight between its evaluations, NaN outside them."""
-    return np.interp(steps, own, means, left=math.nan, right=math.nan)

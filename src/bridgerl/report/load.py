@@ -13,22 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bridgerl.errors import BridgeError, StorageFault
+from bridgerl.runs import records
 from bridgerl.runs.folder import RunFolder, find_runs
-from bridgerl.runs.records import (
-    Clock,
-    Evaluations,
-    Record,
-    evaluations_of,
-    is_number,
-    read_clock,
-    read_evaluations,
-)
+from bridgerl.runs.records import Clock, Evaluations, Record, is_number
 from bridgerl.runs.result import RESULT, Result, read_result
-from bridgerl.studies import SCALES, STUDIES, Study
+from bridgerl.studies import SCALES, STUDIES
 from bridgerl.studies.jobs import Job
 from bridgerl.studies.manifest import MANIFEST, Manifest, read_manifest
 
-UNKNOWN = "unnamed task"
 _ENV = re.compile(r"(.+-v\d+)(?:_(\d+))?")
 _SEED = re.compile(r"seed[_-]?(\d+)")
 
@@ -39,7 +31,6 @@ class Part(NamedTuple):
     setting: str
     task: str
     scores: dict[str, float]
-    """By measure."""
     curve: Evaluations
     exact: bool = False
     """Whether this follows from formulas."""
@@ -58,13 +49,11 @@ class Run:
     evaluations: Evaluations = field(default_factory=Evaluations)
     clock: Clock = field(default_factory=Clock)
     scores: dict[str, float] = field(default_factory=dict)
-    """By measure."""
     results: tuple[Part, ...] = ()
     """Of a job that is no training."""
     started: bool = True
     finished: bool = False
     planned: int | None = None
-    """Steps it should do."""
     reached: int = 0
     config: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -79,16 +68,12 @@ class Run:
 
 
 class Source(NamedTuple):
-    """What was found: the study, if any, and runs with their scores."""
+    """What was found: what was planned, if anything, and runs with their scores."""
 
     folder: Path
     manifest: Manifest | None
     runs: list[Run]
     problems: list[str]
-
-    @property
-    def study(self) -> Study | None:
-        return STUDIES[self.manifest.study] if self.manifest else None
 
 
 class Faults(list[str]):
@@ -140,45 +125,29 @@ def _job_run(root: Path, folder: Path, job: Job) -> Run:
         return Run(**names, started=False)
     run = replace(_read_run(root, own), **names) if trains else _read_result(folder, Run(**names))
     finished = run.finished and job.is_done_in(folder)
-    foreign = run.finished and not finished and run.reached >= job.steps
-    readable = bool(run.config) or not trains
-    notes = ("it is of another configuration and does not count",) if foreign and readable else ()
+    whole = run.finished and run.reached >= job.steps and (run.config or not trains)
+    foreign = whole and not finished
+    notes = ("it is of another configuration and does not count",) if foreign else ()
     return replace(run, finished=finished, problems=(*run.problems, *notes))
 
 
 def _read_result(folder: Path, run: Run) -> Run:
     """Scores and curves of a job that is no training."""
-    faults = Faults(folder)
+    faults, parts = Faults(folder), []
     result: Result | None = faults.or_else(None, read_result, folder / RESULT)
-    if result is not None:
-        cells = result.cells
-        faults += [
-            f"{k} has no value" for c in cells for k, score in c.scores.items() if score is None
-        ]
-        run = replace(
-            run,
-            results=faults.or_else((), _parts, result),
-            versions=_texts(result.versions),
-            finished=True,
-            reached=run.planned or 0,
-        )
-    return replace(run, problems=tuple(faults))
-
-
-def _parts(result: Result) -> tuple[Part, ...]:
+    if result is None:
+        return replace(run, problems=tuple(faults))
     try:
-        return tuple(
-            Part(
-                cell.setting,
-                cell.task,
-                {key: float(score) for key, score in cell.scores.items() if score is not None},
-                Evaluations(*np.array(cell.curve, dtype=float).reshape(-1, 2).T),
-                cell.exact,
-            )
-            for cell in result.cells
-        )
+        for cell in result.cells:
+            faults += [f"{key} has no value" for key, v in cell.scores.items() if v is None]
+            scores = {key: float(v) for key, v in cell.scores.items() if v is not None}
+            curve = Evaluations(*np.array(cell.curve, dtype=float).reshape(-1, 2).T)
+            parts.append(Part(cell.setting, cell.task, scores, curve, cell.exact))
     except (TypeError, ValueError) as error:
-        raise StorageFault(f"{RESULT} is damaged: {error}") from None
+        faults.append(f"{RESULT} is damaged: {error}")
+        parts = []
+    done = {"finished": True, "reached": run.planned, "versions": _texts(result.versions)}
+    return replace(run, results=tuple(parts), problems=tuple(faults), **done)
 
 
 def _read_run(root: Path, run: RunFolder) -> Run:
@@ -186,28 +155,23 @@ def _read_run(root: Path, run: RunFolder) -> Run:
     faults = Faults(run.path)
     read, evaluations, clock = faults.or_else, Evaluations(), Clock()
     ours = os.path.lexists(run.config_file)
-    stored = read({}, run.stored) if ours else {}
-    records = read(None, run.records) if ours else None
-    if records is not None:
-        evaluations = read(evaluations, evaluations_of, records, run.metrics_file.name)
+    stored, log = (read({}, run.stored), read(None, run.records)) if ours else ({}, None)
+    if log is not None:
+        evaluations = read(evaluations, records.evaluations_of, log, run.metrics_file.name)
     elif run.evaluations_file.is_file():
-        evaluations = read(evaluations, read_evaluations, run.evaluations_file)
+        evaluations = read(evaluations, records.read_evaluations, run.evaluations_file)
     if run.timing_file.is_file():
-        clock = read(clock, read_clock, run.timing_file)
+        clock = read(clock, records.read_clock, run.timing_file)
     done = read(None, run.done) or {}
     config = stored.get("config", {})
-    env, setting, seed = _label(root, run.path, config)
     scores = read({}, _scores, evaluations, done, run.metrics_file.name)
     actor, critic, train = (config.get(section, {}) for section in ("actor", "critic", "train"))
     warmup = train.get("warmup")
     hours = clock.hours_per_million(warmup) if is_number(warmup) else None
     last = [int(s[-1]) for s in (clock.steps, evaluations.steps) if len(s)]
-    health = {} if records is None else health_of(records, critic.get("grad_clip"))
+    health = {} if log is None else _health(log, critic.get("grad_clip"))
     return Run(
-        name=_relative(root, run.path),
-        env=env,
-        setting=setting,
-        seed=seed,
+        **_label(root, run.path, config),
         pair=(str(actor.get("type")), str(critic.get("type"))) if config else None,
         evaluations=evaluations,
         clock=clock,
@@ -238,27 +202,27 @@ def _scores(evaluations: Evaluations, done: dict[str, Any], log: str) -> dict[st
     return scores if found else {}
 
 
-def health_of(records: list[Record], clip: Any) -> dict[str, Any]:
+def _health(log: list[Record], clip: Any) -> dict[str, Any]:
     """Signs of trouble in the log of metrics: what is None was not logged."""
-    trains = [r for r in records if r["kind"] == "train"]
-    norms, bounds = (
-        [r[key] for r in trains if is_number(r.get(key))]
-        for key in ("critic/grad_norm", "critic/q_over_bound")
-    )
+
+    def numbers(key: str) -> list[float]:
+        return [r[key] for r in log if r["kind"] == "train" and is_number(r.get(key))]
+
+    norms, bounds = numbers("critic/grad_norm"), numbers("critic/q_over_bound")
     can_clip = bool(norms) and is_number(clip)
-    diverged = [r.get(k) for r in records for k in ("episode/diverged", "eval/diverged")]
+    diverged = [r.get(k) for r in log for k in ("episode/diverged", "eval/diverged")]
     return {
-        "not_finite": sum(value is None for r in records for value in r.values()),
+        "not_finite": sum(value is None for r in log for value in r.values()),
         "diverged": sum(int(n) for n in diverged if isinstance(n, int)),
         "clipped": sum(n > clip for n in norms) / len(norms) if can_clip else None,
         "q_over_bound": max(bounds, default=None),
     }
 
 
-def _label(root: Path, folder: Path, config: dict[str, Any]) -> tuple[str, str, int | None]:
-    """Task, setting and seed, from the config and the path below the root."""
-    parts = [p for p in _relative(root, folder).split("/") if p not in (".", "..")]
-    parts = parts or [*folder.resolve().parts[-2:]]
+def _label(root: Path, folder: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """Name, task, setting and seed, from the config and the path below the root."""
+    name = Path(os.path.relpath(folder, root)).as_posix()
+    parts = [p for p in name.split("/") if p not in (".", "..")] or folder.resolve().parts[-2:]
     env, seed, rest = config.get("env"), config.get("seed"), []
     for part in parts:
         task, number = _ENV.fullmatch(part), _SEED.fullmatch(part)
@@ -269,11 +233,8 @@ def _label(root: Path, folder: Path, config: dict[str, Any]) -> tuple[str, str, 
             seed = int(number[1]) if seed is None else seed
         else:
             rest.append(part)
-    return env or UNKNOWN, "/".join(rest) or folder.resolve().parent.name, seed
-
-
-def _relative(root: Path, folder: Path) -> str:
-    return Path(os.path.relpath(folder, root)).as_posix()
+    setting = "/".join(rest) or folder.resolve().parent.name
+    return {"name": name, "env": env or "unnamed task", "setting": setting, "seed": seed}
 
 
 def _texts(data: Any) -> dict[str, str]:

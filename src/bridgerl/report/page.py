@@ -4,8 +4,6 @@ import base64
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import cache
-from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -31,96 +29,65 @@ PICTURES = {
 MAX_PICTURE_BYTES = 3 * 2**20
 MOST_PICTURES = 24
 PNG = b"\x89PNG\r\n\x1a\n"
-MINUTE, HOUR = 60, 3600
 
 
 def render(source: Source, results: dict[str, Any]) -> str:
     """The page of a source and its results."""
     settings = list(dict.fromkeys(p.setting for run in source.runs for p in run.parts))
     curves = draw_curves(results["title"], source.runs, settings)
+    drawn = [curve for task in curves for curve in task["curves"]]
     data = {key: results[key] for key in ("figure", "overall")}
     data |= {"curves": curves, "settings": settings}
-    environment = Environment(
-        loader=PackageLoader("bridgerl.report", "assets"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader = PackageLoader("bridgerl.report", "assets")
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "figure": tables.figure,
-        "spread": tables.spread,
-        "interval": lambda row, prefix="": tables.interval(
-            row[f"{prefix}low"], row[f"{prefix}high"]
-        ),
-        "contrast": tables.contrast_text,
-        "paper": tables.paper_lines,
         "zip": lambda left, right: list(zip(left, right, strict=True)),
         "capital": lambda text: text[:1].upper() + text[1:],
         "by_task": lambda rows: [(k, list(g)) for k, g in groupby(rows, lambda r: r["task"])],
         "by_env": _by_env,
-        "slug": lambda word: word.replace(" ", "-"),
         "duration": duration,
     }
     return environment.get_template("page.html.j2").render(
         results=results,
         tables=tables,
         curves=curves,
-        timed=any(curve["hours"] for task in curves for curve in task["curves"]),
-        shown=_shown(settings, curves),
+        timed=any(curve["hours"] for curve in drawn),
+        shown=sorted({(curve["color"], curve["setting"]) for curve in drawn}),
         runs=source.runs,
         configs=_configs(source.runs),
         versions=_versions(source.runs),
         pictures=find_pictures(source.folder),
         data=embed_json(data),
-        css=_asset("page.css"),
-        js=_asset("page.js"),
-        plotly=_plotly(),
+        css=Markup(loader.get_source(environment, "page.css")[0]),
+        js=Markup(loader.get_source(environment, "page.js")[0]),
+        plotly=Markup(get_plotlyjs()),
     )
-
-
-@cache
-def _plotly() -> Markup:
-    return Markup(get_plotlyjs())
-
-
-def _asset(name: str) -> Markup:
-    return Markup((files("bridgerl.report") / "assets" / name).read_text(encoding="utf-8"))
 
 
 def embed_json(data: Any) -> Markup:
     """JSON that cannot end the script element it stands in."""
     text = json.dumps(store.finite(data), allow_nan=False)  # Leaves nothing but ASCII.
-    for mark in "<>&":
-        text = text.replace(mark, f"\\u{ord(mark):04x}")
-    return Markup(text)
+    return Markup(text.translate({ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&"}))
 
 
 def duration(seconds: float) -> str:
     """A wall time in the unit one would say it in."""
-    if seconds >= HOUR:
-        return f"{seconds / HOUR:.1f} h"
-    return f"{seconds / MINUTE:.1f} min" if seconds >= MINUTE else f"{seconds:.0f} s"
+    if seconds >= 3600:
+        return f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
 def find_pictures(folder: Path) -> list[dict[str, Any]]:
     """Known pictures below a folder, as data URIs; none that is too large to carry along."""
-    found = [path / name for path, names in walk(folder) for name in PICTURES if name in names]
     pictures = []
-    for path in found:
+    for path in (path / name for path, names in walk(folder) for name in PICTURES if name in names):
         with suppress(OSError):
             if not path.is_symlink() and path.stat().st_size <= MAX_PICTURE_BYTES:
-                data = path.read_bytes()
+                data, where = path.read_bytes(), path.relative_to(folder).as_posix()
                 uri = "data:image/png;base64," + base64.b64encode(data).decode()
-                where = path.relative_to(folder).as_posix()
                 known = {"title": PICTURES[path.name], "path": where, "uri": uri}
                 pictures += [known] if data[:8] == PNG else []
     return pictures[:MOST_PICTURES]
-
-
-def _shown(settings: list[str], curves: list[dict[str, Any]]) -> list[tuple[int, str]]:
-    """Settings that have a curve, with the number of their colour."""
-    drawn = {curve["setting"] for task in curves for curve in task["curves"]}
-    return [(i, setting) for i, setting in enumerate(settings) if setting in drawn]
 
 
 def _configs(runs: list[Run]) -> list[dict[str, Any]]:

@@ -8,8 +8,7 @@ import numpy as np
 
 from bridgerl.report import stats
 from bridgerl.report.load import Run, Source
-from bridgerl.report.stats import Verdict
-from bridgerl.studies import SCALES, Study, paper
+from bridgerl.studies import SCALES, STUDIES, Study, paper
 from bridgerl.studies.base import TrainingStudy
 from bridgerl.studies.claims import Cell, Cells, Claim
 
@@ -20,37 +19,38 @@ Samples = dict[tuple[str, str], list[float]]
 
 def summarise_source(source: Source) -> dict[str, Any]:
     """Everything that tables and the page show of runs together."""
-    study, runs = source.study, source.runs
-    measures = study.measures if study else TrainingStudy.measures
-    samples = {key: _samples(runs, key) for key in measures}
+    made, runs = source.manifest, source.runs
+    # Runs that nobody planned are trainings without tables and claims.
+    study = TrainingStudy("", source.folder.resolve().name, (), (), (), ())
+    study, scale = (STUDIES[made.study], SCALES[made.scale]) if made else (study, None)
+    decides = scale is None or scale.decides
+    samples = {key: _samples(runs, key) for key in study.measures}
     exact = {(part.setting, part.task) for run in runs for part in run.parts if part.exact}
     cells = {key: _cells(found, exact) for key, found in samples.items()}
-    pooled = study.pools_tasks if study else True
-    scale = source.manifest.scale if source.manifest else None
-    decides = SCALES[scale].decides if scale else True
-    claims = [_claim(c, cells, study, decides) for c in (study.claims if study else ())]
+    claims = [_claim(claim, cells, study.paper_cells(), decides) for claim in study.claims]
     # What was not run says least, so it comes last.
     claims.sort(key=lambda c: next(iter(c["verdicts"].values()))["word"] == stats.NOT_RUN)
+    counts: dict[str, dict[str, int]] = {}
+    for key in study.measures if claims else ():
+        words = Counter(claim["verdicts"][key]["word"] for claim in claims)
+        counts[key] = {word: words[word] for word in stats.WORDS}
+    own_problems = [f"{run.name}: {problem}" for run in runs for problem in run.problems]
     return {
-        "title": study.title if study else source.folder.resolve().name,
-        "study": study.name if study else None,
-        "scale": scale,
-        "preset": SCALES[scale].preset if scale else None,
-        "tables": list(study.tables) if study else [],
-        "measures": {key: measure._asdict() for key, measure in measures.items()},
-        "figure": (study or TrainingStudy).figure._asdict(),
+        "title": study.title,
+        "study": made.study if made else None,
+        "scale": made.scale if made else None,
+        "preset": scale.preset if scale else None,
+        "tables": list(study.tables),
+        "measures": {key: measure._asdict() for key, measure in study.measures.items()},
+        "figure": study.figure._asdict(),
         "planned": len(runs),
         "finished": sum(r.finished for r in runs),
-        "counts": {key: _count(claims, key) for key in measures} if claims else {},
+        "counts": counts,
         "claims": claims,
         "decides": decides,
         "cells": _rows(cells, runs, study),
-        "overall": _overall(samples, runs) if pooled else [],
-        "problems": [
-            *source.problems,
-            *(f"{r.name}: {problem}" for r in runs for problem in r.problems),
-            *_mixtures(runs),
-        ],
+        "overall": _overall(samples, runs) if study.pools_tasks else [],
+        "problems": [*source.problems, *own_problems, *_mixtures(runs)],
     }
 
 
@@ -63,10 +63,10 @@ def _mixtures(runs: list[Run]) -> list[str]:
     notes = []
     for cell, group in groups.items():
         lengths = sorted({run.reached for run in group})
-        learning = [
-            [r.config.get(k) for k in ("actor", "critic", "train")] for r in group if r.config
-        ]
-        different = [own for i, own in enumerate(learning) if own not in learning[:i]]
+        different: list[list[Any]] = []
+        for config in (run.config for run in group if run.config):
+            learning = [config.get(key) for key in ("actor", "critic", "train")]
+            different += [learning] if learning not in different else []
         if len(lengths) > 1:
             notes.append(f"{cell}: runs of {' and '.join(map(str, lengths))} steps in one mean")
         if len(different) > 1:
@@ -92,10 +92,8 @@ def _cells(samples: Samples, exact: set[tuple[str, str]]) -> Cells:
     }
 
 
-def _printed(study: Study | None, setting: str, task: str) -> list[dict[str, Any]]:
+def _printed(study: Study, setting: str, task: str) -> list[dict[str, Any]]:
     """The paper's number for a cell, under each of the study's tables that prints one."""
-    if study is None:
-        return []
     usual, rows = study.paper_cells().get((setting, task)), []
     for table in study.tables:
         score = study.printed(table, setting, task)
@@ -108,10 +106,7 @@ def _printed(study: Study | None, setting: str, task: str) -> list[dict[str, Any
     return rows
 
 
-def _claim(
-    claim: Claim, cells: dict[str, Cells], study: Study | None, decides: bool
-) -> dict[str, Any]:
-    printed = study.paper_cells() if study else {}
+def _claim(claim: Claim, cells: dict[str, Cells], printed: Cells, decides: bool) -> dict[str, Any]:
     known = all(cell in printed for cell in claim.cells())
     ours = {key: stats.judge(claim, own, decides=decides) for key, own in cells.items()}
     return {
@@ -121,17 +116,12 @@ def _claim(
     }
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
+def _verdict(verdict: stats.Verdict) -> dict[str, Any]:
     said = {"word": verdict.word, "value": verdict.value, "reason": verdict.reason}
     return said | _ends("", verdict.interval)
 
 
-def _count(claims: list[dict[str, Any]], measure: str) -> dict[str, int]:
-    counts = Counter(c["verdicts"][measure]["word"] for c in claims)
-    return {word: counts[word] for word in stats.WORDS}
-
-
-def _rows(cells: dict[str, Cells], runs: list[Run], study: Study | None) -> list[dict[str, Any]]:
+def _rows(cells: dict[str, Cells], runs: list[Run], study: Study) -> list[dict[str, Any]]:
     """A row per task and setting that has runs."""
     places = [((part.setting, part.task), run) for run in runs for part in run.parts]
     pending = Counter(cell for cell, run in places if not run.finished)
@@ -170,7 +160,7 @@ def _overall(samples: dict[str, Samples], runs: list[Run]) -> list[dict[str, Any
         rows += [
             {"measure": measure, "setting": setting, "tasks": len(tasks), "iqm": stats.iqm(tasks)}
             | _ends("", stats.iqm_interval(tasks, np.random.default_rng(0)))
-            | _improvement(setting, _baseline(setting, pairs), own)
+            | _improvement(setting, pairs, own)
             for setting, tasks in scaled.items()
             if tasks
         ]
@@ -182,19 +172,14 @@ def _ends(prefix: str, interval: stats.Interval | None) -> dict[str, float | Non
     return {f"{prefix}low": low, f"{prefix}high": high}
 
 
-def _baseline(setting: str, pairs: dict[str, Any]) -> str | None:
-    """The setting that trains the same actor with CDQ."""
+def _improvement(setting: str, pairs: dict[str, Any], samples: Samples) -> dict[str, Any]:
+    """Against the setting that trains the same actor with CDQ, over the tasks that both have."""
     actor, critic = pairs.get(setting) or (None, None)
-    rivals = [s for s, pair in pairs.items() if pair == (actor, "cdq")]
-    return rivals[0] if rivals and critic != "cdq" else None
-
-
-def _improvement(setting: str, baseline: str | None, samples: Samples) -> dict[str, Any]:
-    """Over the tasks that both have runs of."""
+    rivals = [s for s, pair in pairs.items() if pair == (actor, "cdq") and critic != "cdq"]
+    baseline, value, interval = rivals[0] if rivals else None, None, None
     tasks = [t for s, t in samples if s == setting and (baseline, t) in samples]
-    if baseline is None or not tasks:
-        return {"baseline": baseline, "improvement": None} | _ends("improvement_", None)
-    ours, theirs = ([np.array(samples[s, t]) for t in tasks] for s in (setting, baseline))
-    interval = stats.improvement_interval(ours, theirs, np.random.default_rng(0))
-    value = stats.improvement(ours, theirs)
+    if baseline is not None and tasks:
+        ours, theirs = ([np.array(samples[s, t]) for t in tasks] for s in (setting, baseline))
+        value = stats.improvement(ours, theirs)
+        interval = stats.improvement_interval(ours, theirs, np.random.default_rng(0))
     return {"baseline": baseline, "improvement": value} | _ends("improvement_", interval)

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +11,12 @@ from bridgerl.runs.records import Array
 from bridgerl.studies.claims import Cell, Cells, Claim, Contrast, SpreadContrast
 
 LEVEL = 0.95
+TAILS = (1 - LEVEL) / 2, (1 + LEVEL) / 2
 REPS = 2_000
 HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "does not hold", "undecided", "not run"
 WORDS = (HOLDS, FAILS, UNDECIDED, NOT_RUN)
+Tasks = Sequence[Array]  # Scores of every task's seeds.
+Rng = np.random.Generator
 
 
 class Interval(NamedTuple):
@@ -31,14 +33,12 @@ def summarise(scores: Sequence[float]) -> Cell:
     return Cell(float(values.mean()), std, len(values))
 
 
-def iqm(tasks: Sequence[Array]) -> float:
+def iqm(tasks: Tasks) -> float:
     """Mean of the middle half of all scores of all tasks."""
     return float(stats.trim_mean(np.concatenate(tasks), 0.25))
 
 
-def iqm_interval(
-    tasks: Sequence[Array], rng: np.random.Generator, reps: int = REPS
-) -> Interval | None:
+def iqm_interval(tasks: Tasks, rng: Rng, reps: int = REPS) -> Interval | None:
     """Stratified bootstrap: seeds are drawn anew within each task; None if a task has one seed."""
     if min(len(t) for t in tasks) < 2:
         return None
@@ -46,24 +46,20 @@ def iqm_interval(
     return _quantiles(stats.trim_mean(np.concatenate(draws, axis=1), 0.25, axis=1))
 
 
-def improvement(ours: Sequence[Array], theirs: Sequence[Array]) -> float:
+def improvement(ours: Tasks, theirs: Tasks) -> float:
     """Chance that our seed beats theirs, a tie counting half, averaged over tasks."""
     return float(np.mean([_wins(x, y).mean() for x, y in zip(ours, theirs, strict=True)]))
 
 
-def improvement_interval(
-    ours: Sequence[Array], theirs: Sequence[Array], rng: np.random.Generator, reps: int = REPS
-) -> Interval | None:
+def improvement_interval(ours: Tasks, theirs: Tasks, rng: Rng, reps: int = REPS) -> Interval | None:
     """Stratified bootstrap of `improvement`, both sides drawn anew within each task."""
     if min(len(t) for t in (*ours, *theirs)) < 2:
         return None
-    shares = [
-        np.einsum(
-            "ri,ij,rj->r", _draw_counts(x, rng, reps), _wins(x, y), _draw_counts(y, rng, reps)
-        )
-        / (len(x) * len(y))
-        for x, y in zip(ours, theirs, strict=True)
-    ]
+    shares = []
+    for x, y in zip(ours, theirs, strict=True):
+        drawn, rivals = _draw_counts(x, rng, reps), _draw_counts(y, rng, reps)
+        wins = np.einsum("ri,ij,rj->r", drawn, _wins(x, y), rivals)
+        shares.append(wins / (len(x) * len(y)))
     return _quantiles(np.mean(shares, axis=0))
 
 
@@ -72,37 +68,32 @@ def _wins(x: Array, y: Array) -> Array:
     return (x[:, None] > y) + 0.5 * (x[:, None] == y)
 
 
-def _draw_counts(x: Array, rng: np.random.Generator, reps: int) -> Array:
+def _draw_counts(x: Array, rng: Rng, reps: int) -> Array:
     """How often each element is in a bootstrap sample, (reps, len x)."""
     return rng.multinomial(len(x), np.full(len(x), 1 / len(x)), size=reps).astype(float)
 
 
 def _quantiles(values: Array) -> Interval:
-    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(low), float(high))
+    return Interval(*map(float, np.quantile(values, TAILS)))
 
 
 def mean_interval(values: Array) -> tuple[Array, Array]:
     """Student's interval of the mean over the first axis, which needs two or more."""
     n = len(values)
-    half = stats.t.ppf((1 + LEVEL) / 2, n - 1) * values.std(axis=0, ddof=1) / math.sqrt(n)
+    half = stats.t.ppf(TAILS[1], n - 1) * values.std(axis=0, ddof=1) / math.sqrt(n)
     return values.mean(axis=0) - half, values.mean(axis=0) + half
-
-
-def spread_interval(contrast: SpreadContrast) -> Interval:
-    """The interval of a log ratio of variances by the F distribution, exact for normal scores."""
-    df = contrast.wide.n - 1, contrast.narrow.n - 1
-    low, high = (float(stats.f.ppf(p, *df)) for p in ((1 - LEVEL) / 2, (1 + LEVEL) / 2))
-    return Interval(contrast.value - math.log(high), contrast.value - math.log(low))
 
 
 def contrast_interval(contrast: Contrast | SpreadContrast, cells: Cells) -> Interval:
     """Welch's interval with Satterthwaite's degrees of freedom; NaN where it is unknown.
 
-    The variance of a contrast is the sum of slope^2 s^2 / n over its cells.
+    The variance of a contrast is the sum of slope^2 s^2 / n over its cells. A log ratio of
+    variances has the interval of the F distribution, exact for normal scores.
     """
     if isinstance(contrast, SpreadContrast):
-        return spread_interval(contrast)
+        ends = stats.f.ppf(TAILS, contrast.wide.n - 1, contrast.narrow.n - 1)
+        high, low = (contrast.value - math.log(end) for end in ends)
+        return Interval(low, high)
     parts = [(slope, cells[setting, task]) for slope, setting, task in contrast.terms]
     variances = [0.0 if c.exact else slope**2 * c.std**2 / c.n for slope, c in parts]
     variance = sum(variances)
@@ -114,12 +105,11 @@ def contrast_interval(contrast: Contrast | SpreadContrast, cells: Cells) -> Inte
     shares = [
         (v / variance) ** 2 / (c.n - 1) for v, (_, c) in zip(variances, parts, strict=True) if v
     ]
-    half = float(stats.t.ppf((1 + LEVEL) / 2, 1 / sum(shares))) * math.sqrt(variance)
+    half = float(stats.t.ppf(TAILS[1], 1 / sum(shares))) * math.sqrt(variance)
     return Interval(contrast.value - half, contrast.value + half)
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What scores say of a claim; the contrast is positive if it is true."""
 
     word: str
@@ -130,29 +120,24 @@ class Verdict:
 
 def judge(claim: Claim, cells: Cells, *, decides: bool = True) -> Verdict:
     """Holds or not if the whole interval says so, and the scores are meant to decide anything."""
-    missing = [
-        f"{setting} on {task}" for setting, task in claim.cells() if (setting, task) not in cells
-    ]
+    missing = [f"{cell[0]} on {cell[1]}" for cell in claim.cells() if cell not in cells]
     if missing:
         return Verdict(NOT_RUN, reason=f"no finished run of {', '.join(missing)}")
     own = [cells[cell] for cell in claim.cells()]
+    exact = all(c.exact for c in own)
     if not all(math.isfinite(c.mean) for c in own):
         return Verdict(UNDECIDED, reason="a score is not finite")
+    contrast = claim.contrast(cells)
+    value = contrast.value if math.isfinite(contrast.value) else None
     if any(c.n < 2 and not c.exact for c in own):
-        value = claim.contrast(dict(cells)).value
-        return Verdict(UNDECIDED, _finite(value), reason="one seed has no interval")
-    contrast = claim.contrast(dict(cells))
-    if not math.isfinite(contrast.value):
+        return Verdict(UNDECIDED, value, reason="one seed has no interval")
+    if value is None:
         return Verdict(UNDECIDED, reason="a ratio needs positive numbers")
-    if all(c.std == 0 for c in own) and not all(c.exact for c in own):
-        return Verdict(UNDECIDED, contrast.value, reason="equal seeds tell nothing of their spread")
+    if all(c.std == 0 for c in own) and not exact:
+        return Verdict(UNDECIDED, value, reason="equal seeds tell nothing of their spread")
     low, high = interval = contrast_interval(contrast, cells)
-    if not decides and not all(c.exact for c in own):
-        return Verdict(UNDECIDED, contrast.value, interval, "runs of this scale decide nothing")
+    if not decides and not exact:
+        return Verdict(UNDECIDED, value, interval, "runs of this scale decide nothing")
     if low > 0 or high < 0:
-        return Verdict(HOLDS if low > 0 else FAILS, contrast.value, interval)
-    return Verdict(UNDECIDED, contrast.value, interval, "the interval contains 0")
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+        return Verdict(HOLDS if low > 0 else FAILS, value, interval)
+    return Verdict(UNDECIDED, value, interval, "the interval contains 0")

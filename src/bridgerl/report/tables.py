@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+import re
 from typing import Any
 
 from bridgerl.report.stats import NOT_RUN
@@ -19,36 +19,25 @@ VERDICTS = (
     "means, or of log ratios where gains or spreads are compared. The paper's own numbers are "
     "judged as three seeds."
 )
-COUNTED = "Mean +- standard deviation over n finished runs."
+OVERALL = ["measure", "setting", "tasks", "IQM", "95 %", "P(better than)", "P", "95 % of P"]
+COUNTED = "Mean +- standard deviation over n finished runs. "
 EXACT = (
     "All numbers follow from formulas; beside a verdict stands by how much the claim is met or "
     "missed."
 )
 
 
-def claims_note(results: dict[str, Any]) -> str:
-    """How claims are judged here."""
-    if all(row["exact"] for row in results["cells"]):
-        return EXACT
-    short = f" Runs of scale {results['scale']} are too short to decide any of them."
-    return VERDICTS + ("" if results["decides"] else short)
-
-
-def overall_note(results: dict[str, Any]) -> str:
-    """How scores are pooled, and whether all settings have the same tasks."""
-    mixed = len({row["tasks"] for row in results["overall"]}) > 1
-    return NORMALISED + (" Settings with different numbers of tasks do not compare." * mixed)
-
-
-def scores_note(results: dict[str, Any]) -> str:
-    """What the figures of the table of scores are."""
+def notes(results: dict[str, Any]) -> dict[str, str]:
+    """What stands above each table: how claims are judged, scores counted, tasks pooled."""
     exact = all(row["exact"] for row in results["cells"])
-    return " ".join([*([] if exact else [COUNTED]), measures_text(results)])
-
-
-def has_paper(results: dict[str, Any]) -> bool:
-    """Whether the paper prints any of the scores."""
-    return any(row["paper"] for row in results["cells"])
+    mixed = len({row["tasks"] for row in results["overall"]}) > 1
+    short = f" Runs of scale {results['scale']} are too short to decide any of them."
+    measures = [f"{measure['head']}: {measure['says']}" for measure in results["measures"].values()]
+    return {
+        "Claims": EXACT if exact else VERDICTS + ("" if results["decides"] else short),
+        "Scores": ("" if exact else COUNTED) + "; ".join(measures) + ".",
+        "Overall": NORMALISED + " Settings with different numbers of tasks do not compare." * mixed,
+    }
 
 
 def figure(value: float | None, like: float | None = None) -> str:
@@ -69,8 +58,9 @@ def spread(score: dict[str, Any] | None) -> str:
     return figure(mean) if std is None else f"{figure(mean)} +- {figure(std, like=mean)}"
 
 
-def interval(low: float | None, high: float | None) -> str:
+def interval(row: dict[str, Any], prefix: str = "") -> str:
     """Both ends, or nothing."""
+    low, high = row[f"{prefix}low"], row[f"{prefix}high"]
     if low is None or high is None:
         return ""
     like = max(abs(low), abs(high))
@@ -87,11 +77,6 @@ def paper_lines(printed: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(number, ", ".join(labels)) for number, labels in numbers.items()]
 
 
-def paper_text(printed: list[dict[str, Any]]) -> str:
-    """The same on one line."""
-    return "; ".join(f"{number} ({labels})" for number, labels in paper_lines(printed))
-
-
 def verdict_text(verdict: dict[str, Any] | None) -> str:
     """The word, the contrast and its interval."""
     if verdict is None:
@@ -105,75 +90,37 @@ def contrast_text(verdict: dict[str, Any]) -> str:
     """The contrast and its interval, or why there is none."""
     if verdict["value"] is None:
         return verdict["reason"]
-    exact = verdict["low"] == verdict["high"]
-    ends = "" if exact else interval(verdict["low"], verdict["high"])
+    ends = "" if verdict["low"] == verdict["high"] else interval(verdict)
     return " ".join(filter(None, (figure(verdict["value"]), ends)))
 
 
-def cell_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the table of scores."""
-    measures = list(results["measures"])
-    printed = ["paper"] if has_paper(results) else []
-    head = ["task", "setting", "n", *heads(results), *printed]
-    rows = [
-        [row["task"], row["setting"], "exact" if row["exact"] else str(row["n"])]
-        + [spread(row["scores"].get(key)) for key in measures]
-        + [paper_text(row["paper"]) or "-" for _ in printed]
-        for row in results["cells"]
-    ]
-    return head, rows
-
-
-def overall_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the overall scores."""
-    head = ["measure", "setting", "tasks", "IQM", "95 %", "P(better than)", "P", "95 % of P"]
-    rows = [
-        [
-            results["measures"][row["measure"]]["head"],
-            row["setting"],
-            str(row["tasks"]),
-            figure(row["iqm"]),
-            interval(row["low"], row["high"]) or "-",
-            row["baseline"] or "-",
-            figure(row["improvement"]),
-            interval(row["improvement_low"], row["improvement_high"]) or "-",
-        ]
-        for row in results["overall"]
-    ]
-    return head, rows
-
-
-def claim_table(results: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the claims."""
-    head = ["claim", *heads(results), "the paper's numbers"]
-    rows = [
-        [claim["text"]]
-        + [verdict_text(verdict) for verdict in claim["verdicts"].values()]
-        + [verdict_text(claim["paper"])]
+def parts(results: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
+    """Title, head and rows of every table that has rows."""
+    measures = results["measures"]
+    heads = [measure["head"] for measure in measures.values()]
+    printed = any(row["paper"] for row in results["cells"])
+    claims = [
+        [claim["text"], *map(verdict_text, [*claim["verdicts"].values(), claim["paper"]])]
         for claim in results["claims"]
     ]
-    return head, rows
-
-
-def parts(results: dict[str, Any]) -> list[tuple[str, str, tuple[list[str], list[list[str]]]]]:
-    """Title, note and table of every part that has rows."""
+    cells = []
+    for row in results["cells"]:
+        scores = [spread(row["scores"].get(key)) for key in measures]
+        paper = "; ".join(f"{number} ({labels})" for number, labels in paper_lines(row["paper"]))
+        n = "exact" if row["exact"] else str(row["n"])
+        cells.append([row["task"], row["setting"], n, *scores, *[paper or "-"] * printed])
+    overall = []
+    for row in results["overall"]:
+        own = [measures[row["measure"]]["head"], row["setting"], str(row["tasks"])]
+        pooled = [figure(row["iqm"]), interval(row) or "-"]
+        rival = [row["baseline"] or "-", figure(row["improvement"])]
+        overall.append([*own, *pooled, *rival, interval(row, "improvement_") or "-"])
     found = [
-        ("Claims", claims_note(results), claim_table(results)),
-        ("Scores", scores_note(results), cell_table(results)),
-        ("Overall", overall_note(results), overall_table(results)),
+        ("Claims", ["claim", *heads, "the paper's numbers"], claims),
+        ("Scores", ["task", "setting", "n", *heads, *["paper"] * printed], cells),
+        ("Overall", OVERALL, overall),
     ]
-    return [part for part in found if part[2][1]]
-
-
-def measures_text(results: dict[str, Any]) -> str:
-    """What each measure is."""
-    texts = (f"{measure['head']}: {measure['says']}" for measure in results["measures"].values())
-    return "; ".join(texts) + "."
-
-
-def heads(results: dict[str, Any]) -> list[str]:
-    """Columns of the measures."""
-    return [measure["head"] for measure in results["measures"].values()]
+    return [part for part in found if part[2]]
 
 
 def facts(results: dict[str, Any]) -> str:
@@ -187,48 +134,40 @@ def facts(results: dict[str, Any]) -> str:
 def to_markdown(results: dict[str, Any]) -> str:
     """results.md."""
     lines = [f"# {_markdown(results['title'])}", "", facts(results)]
-    for title, note, (head, rows) in parts(results):
-        lines += ["", f"## {title}", "", note, "", _pipes(head), _pipes(["---"] * len(head))]
-        lines += [_pipes([_markdown(cell) for cell in row]) for row in rows]
+    for title, head, rows in parts(results):
+        table = [head, ["---"] * len(head), *([_markdown(cell) for cell in row] for row in rows)]
+        lines += ["", f"## {title}", "", notes(results)[title], ""]
+        lines += [f"| {' | '.join(row)} |" for row in table]
     if results["problems"]:
         lines += ["", "## Problems", "", *(f"- {_markdown(p)}" for p in results["problems"])]
     return "\n".join(lines) + "\n"
 
 
-def _pipes(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _markdown(text: str) -> str:
-    """Text that no renderer takes for markup, on one line."""
-    text = text.replace("\\", "\\\\").replace("&", "&amp;").replace("<", "&lt;")
-    for mark in "|*_`[]":
-        text = text.replace(mark, f"\\{mark}")
-    return " ".join(text.split())
-
-
 def to_latex(results: dict[str, Any]) -> str:
     """results.tex: booktabs tables."""
     lines = [f"% {_one_line(results['title'])}: {_one_line(facts(results))}"]
-    for title, note, (head, rows) in parts(results):
-        columns = "".join("r" if _is_number(cell) else "l" for cell in rows[0])
-        lines += ["", r"\begin{table}", r"\centering", rf"\caption{{{title}. {_latex(note)}}}"]
-        lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule"]
-        lines += [" & ".join(map(_latex, head)) + r" \\", r"\midrule"]
-        lines += [" & ".join(map(_latex, row)) + r" \\" for row in rows]
+    for title, head, rows in parts(results):
+        columns = "".join("r" if _NUMBER.match(cell) else "l" for cell in rows[0])
+        names, *cells = (" & ".join(map(_latex, row)) + r" \\" for row in (head, *rows))
+        caption = rf"\caption{{{title}. {_latex(notes(results)[title])}}}"
+        lines += ["", r"\begin{table}", r"\centering", caption]
+        lines += [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", names, r"\midrule", *cells]
         lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
     return "\n".join(lines) + "\n"
 
 
-def _is_number(text: str) -> bool:
-    return text.split(" ")[0].replace(".", "").replace("-", "").isdigit()
-
-
+_NUMBER = re.compile(r"[-.]*\d[-.\d]*( |$)")
+# What a renderer would take for markup.
+_MARKDOWN = str.maketrans({c: f"\\{c}" for c in "\\|*_`[]"} | {"&": "&amp;", "<": "&lt;"})
 _LATEX = str.maketrans(
     {c: f"\\{c}" for c in "&%$#_{}"}
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"<": r"\textless{}", ">": r"\textgreater{}"}
 )
+
+
+def _markdown(text: str) -> str:
+    return _one_line(text).translate(_MARKDOWN)
 
 
 def _latex(text: str) -> str:
