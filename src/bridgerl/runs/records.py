@@ -31,8 +31,7 @@ def read_metrics(data: bytes, name: str) -> list[Record]:
     records = []
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
         record = store.parse_json(line, f"{name} line {number}")
-        if not _is_record(record):
-            raise StorageFault(f"{name} line {number} is damaged: not a record")
+        store.require_intact(_is_record(record), f"{name} line {number}", "not a record")
         records.append(record)
     return records
 
@@ -44,11 +43,8 @@ def _is_record(record: Any) -> bool:
         return False
     if record.get("kind") != "eval":
         return isinstance(record.get("kind"), str)
-    rows = [
-        [record.get("eval/return_mean")],
-        record.get("eval/returns"),
-        record.get("eval/lengths"),
-    ]
+    returns, lengths = record.get("eval/returns"), record.get("eval/lengths")
+    rows = [[record.get("eval/return_mean")], returns, lengths]
     return all(isinstance(row, list) and row and all(map(is_number, row)) for row in rows)
 
 
@@ -91,8 +87,7 @@ def evaluations_of(records: Sequence[Record], name: str = "the log") -> Evaluati
     """The evaluations among the records of a run."""
     rows = [(r["step"], r["eval/return_mean"]) for r in records if r["kind"] == "eval"]
     steps = [step for step, _ in rows]
-    if steps != sorted(set(steps)):
-        raise StorageFault(f"{name} is damaged: steps of evaluations must rise")
+    store.require_intact(steps == sorted(set(steps)), name, "steps of evaluations must rise")
     return Evaluations(*np.array(rows, dtype=float).reshape(-1, 2).T)
 
 

@@ -2,7 +2,6 @@
 
 import safetensors
 import safetensors.torch
-import torch
 from torch import Tensor
 
 from bridgerl.errors import StorageFault
@@ -10,12 +9,8 @@ from bridgerl.errors import StorageFault
 
 def pack(tensors: dict[str, Tensor]) -> bytes:
     """Tensors as safetensors bytes."""
-    return safetensors.torch.save(
-        {
-            k: v.detach().cpu().clone(memory_format=torch.contiguous_format)
-            for k, v in tensors.items()
-        }
-    )
+    copies = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+    return safetensors.torch.save(copies)
 
 
 def unpack(data: bytes, name: str) -> dict[str, Tensor]:
