@@ -32,6 +32,11 @@ def check_fit(given: dict[str, Tensor], wanted: dict[str, Tensor], where: str) -
             raise StorageFault(f"{where} does not fit this agent: {name} has another shape or type")
 
 
+def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors by their names behind a prefix."""
+    return {prefix + k: v for k, v in tensors.items()}
+
+
 def without_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors under a prefix, by the rest of their names."""
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

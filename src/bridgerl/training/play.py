@@ -32,9 +32,8 @@ class Player(NamedTuple):
 def load_agent(run: Path | str, weights: Which = "best") -> tuple[Agent, int]:
     """The agent of a run folder and the step its weights are from."""
     folder = RunFolder(Path(run))
-    config, spec = folder.read_config(), _spec(folder)
-    path = folder.weights(weights)
-    agent = build_agent(config.actor, config.critic, spec, Streams(config.seed))
+    config, path = folder.read_config(), folder.weights(weights)
+    agent = build_agent(config.actor, config.critic, _spec(folder), Streams(config.seed))
     wanted = {k: v for k, v in agent.state_dict().items() if plays(k)}
     given = without_prefix(checkpoint.load_weights(path), "agent.")
     given = {k: v for k, v in given.items() if plays(k)}

@@ -8,13 +8,14 @@ from torch import Tensor
 from bridgerl.errors import UserError
 from bridgerl.types import Batch, EnvSpec
 
+Array = np.ndarray
+
 
 class Replay:
     """Ring of rows [obs, action, reward, discount, next_obs]; row i lives in slot i % capacity."""
 
     def __init__(self, capacity: int, spec: EnvSpec) -> None:
-        self.capacity = capacity
-        self.count = 0
+        self.capacity, self.count = capacity, 0
         self.widths = (spec.obs_dim, spec.action_dim, 1, 1, spec.obs_dim)
         # Memory is touched, and so paid for, only where rows are written.
         self.rows = torch.empty(capacity, sum(self.widths))
@@ -25,24 +26,15 @@ class Replay:
         self._next_obs = view[:, o + a + 2 :]
 
     def __len__(self) -> int:
-        """Rows that can be sampled."""
         return min(self.count, self.capacity)
 
     def add(
-        self,
-        obs: np.ndarray,
-        action: np.ndarray,
-        reward: float,
-        discount: float,
-        next_obs: np.ndarray,
+        self, obs: Array, action: Array, reward: float, discount: float, next_obs: Array
     ) -> None:
         """Store one transition over the oldest one; discount is 0 after termination."""
         slot = self.count % self.capacity
-        self._obs[slot] = obs
-        self._action[slot] = action
-        self._reward[slot] = reward
-        self._discount[slot] = discount
-        self._next_obs[slot] = next_obs
+        self._obs[slot], self._action[slot], self._next_obs[slot] = obs, action, next_obs
+        self._reward[slot], self._discount[slot] = reward, discount
         self.count += 1
 
     def sample(self, n: int, generator: torch.Generator, device: str = "cpu") -> Batch:
@@ -80,8 +72,7 @@ def check_memory(spec: EnvSpec, rows: int) -> int:
     need = rows * (2 * spec.obs_dim + spec.action_dim + 2) * 4
     have = psutil.virtual_memory().available
     if need > 0.9 * have:
-        raise UserError(
-            f"replay of {rows:,} rows needs {need / 1e9:.2f} GB, {have / 1e9:.2f} GB are free; "
-            f"lower --train.buffer-size to about {int(rows * 0.8 * have / need):,}"
-        )
+        what = f"replay of {rows:,} rows needs {need / 1e9:.2f} GB, {have / 1e9:.2f} GB are free"
+        fits = int(rows * 0.8 * have / need)
+        raise UserError(f"{what}; lower --train.buffer-size to about {fits:,}")
     return need
