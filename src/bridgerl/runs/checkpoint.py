@@ -56,19 +56,11 @@ def save(
     live = replay.live_rows()
     used = {n: s for n, s in segments.items() if log.overlap(log.rows_of(n), live)}
     tail = {name: replay.read(rows) for name, rows in log.uncovered(live, used).items()}
-    files = {
-        TENSORS: pack(snap.tensors),
-        TAIL: pack(tail),
-        EPISODE: pack(snap.episode),
-        STATE: store.to_json(snap.state),
-    }
-    manifest = {
-        "kind": "step",
-        "step": snap.step,
-        "replay": {"count": replay.count, "segments": used},
-        "metrics": snap.metrics,
-        "fingerprint": snap.fingerprint,
-    }
+    files = {TENSORS: pack(snap.tensors), TAIL: pack(tail), EPISODE: pack(snap.episode)}
+    files[STATE] = store.to_json(snap.state)
+    manifest = {"kind": "step", "step": snap.step, "metrics": snap.metrics}
+    manifest["replay"] = {"count": replay.count, "segments": used}
+    manifest["fingerprint"] = snap.fingerprint
     store.publish_folder(run.checkpoint("step", snap.step), files, manifest)
     for name in set(segments) - set(used):
         del segments[name]
@@ -99,25 +91,21 @@ def load(run: RunFolder, path: Path) -> tuple[Snapshot, dict[str, str]]:
     data = store.read_bytes(run.metrics_file, mark["bytes"])
     ok = len(data) == mark["bytes"] and store.sha256(data) == mark["sha256"]
     require_intact(ok, run.metrics_file, f"it differs from {path.name}")
-    snap = Snapshot(
-        step=step,
-        tensors=unpack(files[TENSORS], str(path / TENSORS)),
-        episode=unpack(files[EPISODE], str(path / EPISODE)),
-        state=store.parse_json(files[STATE], str(path / STATE)),
-        metrics=mark,
-        fingerprint=manifest["fingerprint"],
-    )
+    tensors = unpack(files[TENSORS], str(path / TENSORS))
+    episode = unpack(files[EPISODE], str(path / EPISODE))
+    state = store.parse_json(files[STATE], str(path / STATE))
     # Refuse contents that `save` never writes, however right their checksums are.
-    ok = isinstance(snap.state, dict) and snap.state.get("step") == step
+    ok = isinstance(state, dict) and state.get("step") == step
     require_intact(ok, path / STATE, f"not the state of step {step}")
-    for name, value in snap.tensors.items():
+    for name, value in tensors.items():
         ok = not name.startswith("metric.") or value.numel() == 1
         require_intact(ok, path / TENSORS, f"{name} is not one number")
-    lost = _lost_weight(snap.tensors)
+    lost = _lost_weight(tensors)
     require_intact(lost is None, path / TENSORS, f"{lost} is not finite")
-    ok = {k: v.dim() for k, v in snap.episode.items()} == EPISODE_DIMS
-    ok &= {k: v.dtype for k, v in snap.episode.items()} == EPISODE_TYPES
+    ok = {k: v.dim() for k, v in episode.items()} == EPISODE_DIMS
+    ok &= {k: v.dtype for k, v in episode.items()} == EPISODE_TYPES
     require_intact(ok, path / EPISODE, "not an episode")
+    snap = Snapshot(step, tensors, episode, state, mark, manifest["fingerprint"])
     return snap, manifest["replay"]["segments"]
 
 

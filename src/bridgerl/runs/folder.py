@@ -44,13 +44,11 @@ class RunFolder:
     def check(self, config: RunConfig, spec: "EnvSpec") -> None:
         """Refuse a folder that cannot be written or belongs to another config; writes nothing."""
         try:
-            for path in [self.path, *self.path.parents]:
-                if path.exists():
-                    if not path.is_dir():
-                        raise UserError(f"{path} is a file where a folder is needed; change --out")
-                    if not os.access(path, os.W_OK | os.X_OK):
-                        raise UserError(f"{path} is not writable; change --out")
-                    break
+            path = next((p for p in (self.path, *self.path.parents) if p.exists()), None)
+            if path and not path.is_dir():
+                raise UserError(f"{path} is a file where a folder is needed; change --out")
+            if path and not os.access(path, os.W_OK | os.X_OK):
+                raise UserError(f"{path} is not writable; change --out")
         except (OSError, ValueError) as error:
             raise UserError(f"{self.path} cannot be used: {error}; change --out") from None
         if self.config_file.exists():
@@ -157,7 +155,6 @@ class RunFolder:
         return int(records.last_value(self.timing_file, "step") or 0)
 
     def last_return(self) -> float | None:
-        """The mean return of the last evaluation."""
         return records.last_value(self.metrics_file, "eval/return_mean")
 
     def done(self) -> dict[str, Any] | None:

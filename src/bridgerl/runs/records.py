@@ -159,42 +159,31 @@ def read_clock(path: Path) -> Clock:
     lines = store.read_bytes(path).split(b"\n")[:-1]
     points: list[tuple[float, float]] = []
     wall = base = before = 0.0
-    for row in [_timing(line, f"{path} line {n}") for n, line in enumerate(lines, 1)]:
-        if row.start or row.seconds < before:
+    for number, line in enumerate(lines, 1):
+        step, seconds, training, start = _timing(line, f"{path} line {number}")
+        if start or seconds < before:
             wall += before
-            base = _reached(points, row) - (row.training if row.start else 0.0)
-            points = [p for p in points if p[0] < row.step]
-        before = row.seconds
-        if not points or row.step > points[-1][0]:
-            points.append((row.step, base + row.training))
+            base = _reached(points, step, start) - (training if start else 0.0)
+            points = [p for p in points if p[0] < step]
+        before = seconds
+        if not points or step > points[-1][0]:
+            points.append((step, base + training))
     columns = np.array(points).reshape(-1, 2)
     return Clock(columns[:, 0], columns[:, 1], wall + before)
 
 
-class _Timing(NamedTuple):
-    """A line of the log of timing."""
-
-    step: float
-    seconds: float
-    training: float
-    """Seconds without evaluations."""
-    start: bool
-    """Whether the run started here; logs from before such lines have none."""
-
-
-def _reached(points: list[tuple[float, float]], row: _Timing) -> float:
+def _reached(points: list[tuple[float, float]], step: float, start: bool) -> float:
     """Training time at the step where a start goes on."""
-    if not points:
-        return 0.0
-    if row.start:
-        return float(np.interp(row.step, *np.array(points).T))
-    return max((time for step, time in points if step < row.step), default=0.0)
+    if points and start:
+        return float(np.interp(step, *np.array(points).T))
+    return max((time for s, time in points if s < step), default=0.0)
 
 
-def _timing(line: bytes, where: str) -> _Timing:
+def _timing(line: bytes, where: str) -> tuple[float, float, float, bool]:
+    """Step, seconds, those without evaluations, and whether the run started here, if it says so."""
     row = store.parse_json(line, where)
     row = {"eval_seconds": 0.0, **row} if isinstance(row, dict) else {}
     step, seconds, evaluating = (row.get(key) for key in ("step", "seconds", "eval_seconds"))
     if is_number(step) and is_number(seconds) and is_number(evaluating):
-        return _Timing(float(step), float(seconds), float(seconds - evaluating), "start" in row)
+        return float(step), float(seconds), float(seconds - evaluating), "start" in row
     raise StorageFault(f"{where} is damaged: not a record")

@@ -4,33 +4,24 @@ import os
 import sys
 import time
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
 
-class Display(Progress):
+class Display(progress.Progress):
     """A live bar on a terminal, a line per evaluation elsewhere, silence when asked."""
 
     def __init__(self, total: int, *, quiet: bool = False) -> None:
         console = _Console(quiet=quiet, highlight=False)
         super().__init__(
-            SpinnerColumn(),
-            BarColumn(bar_width=28),
-            MofNCompleteColumn(),
+            progress.SpinnerColumn(),
+            progress.BarColumn(bar_width=28),
+            progress.MofNCompleteColumn(),
             _Speed(),
-            TextColumn("eta"),
-            TimeRemainingColumn(),
-            TextColumn("train return {task.fields[result]}"),
+            progress.TextColumn("eta"),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("train return {task.fields[result]}"),
             console=console,
             disable=quiet or not console.is_terminal,
             speed_estimate_period=10.0,  # Warm-up steps are much faster than the others.
@@ -46,7 +37,7 @@ class Display(Progress):
             self.console.quiet = True
 
     def warn(self, text: str) -> None:
-        """Print a warning to stderr, whatever else is silent."""
+        """Print to stderr, whatever else is silent."""
         self.stop()
         print(f"bridgerl: warning: {text}", file=sys.stderr)
         self.start()
@@ -62,8 +53,8 @@ class Display(Progress):
         self.update(self._bar, total=step, completed=step)
 
 
-class _Speed(ProgressColumn):
-    def render(self, task: Task) -> Text:
+class _Speed(progress.ProgressColumn):
+    def render(self, task: progress.Task) -> Text:
         return Text(f"{task.speed or 0:.0f} steps/s")
 
 

@@ -18,7 +18,8 @@ from bridgerl.types import EnvSpec
 # Untyped on purpose: the engine is a compiled module without stubs.
 _mujoco: Any = importlib.import_module("mujoco")
 FLOAT32_MAX = float(np.finfo(np.float32).max)
-MUJOCO_DIVERGED = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC", "mjWARN_BADCTRL")
+_NAMES = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC", "mjWARN_BADCTRL")
+MUJOCO_DIVERGED = [getattr(_mujoco.mjtWarning, name).value for name in _NAMES]
 
 
 class Outcome(NamedTuple):
@@ -49,7 +50,8 @@ class Task:
         self._shape, self._dtype = space.shape, space.dtype
         self._half_low = 0.5 * space.low.astype(np.float64).reshape(-1)
         self._half_high = 0.5 * space.high.astype(np.float64).reshape(-1)
-        self._warnings = _divergence_counters(self.env)
+        data: Any = getattr(self.env.unwrapped, "data", None)
+        self._mujoco_data = data if isinstance(data, _mujoco.MjData) else None
         self.obs, self.reward = np.zeros(self.spec.obs_dim, np.float32), 0.0
 
     @property
@@ -83,7 +85,8 @@ class Task:
         self.obs = self._observation(obs)
         if not abs(self.reward) <= FLOAT32_MAX:
             raise self._fault(f"reward is {self.reward}, not finite in float32")
-        diverged = self._warnings is not None and bool(self._warnings().any())
+        data = self._mujoco_data
+        diverged = data is not None and bool(data.warning.number[MUJOCO_DIVERGED].any())
         if diverged:
             self.reward = 0.0  # A jump back to the start can pay thousands.
         truncated = bool(truncated) or diverged
@@ -189,12 +192,3 @@ def _trace(task: Task, steps: int) -> list[np.ndarray]:
             episode += 1
             rows.append(task.reset(episode))
     return rows
-
-
-def _divergence_counters(env: gym.Env[Any, Any]) -> Any:
-    """A reader of MuJoCo's divergence counters, or None for other engines."""
-    data: Any = getattr(env.unwrapped, "data", None)
-    if not isinstance(data, _mujoco.MjData):
-        return None
-    index = [getattr(_mujoco.mjtWarning, name).value for name in MUJOCO_DIVERGED]
-    return lambda: data.warning.number[index]

@@ -63,13 +63,16 @@ def check_device(device: str) -> None:
 def fingerprint(threads: int, device: str) -> dict[str, Any]:
     """Everything two runs must share for equal bits."""
     cuda = torch.device(device).type == "cuda"
+    source = hashlib.sha256()  # Of our own code: another release may compute other bits.
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        source.update(path.read_bytes())
     return {
         "device": f"{torch.cuda.get_device_name(device)} {torch.version.cuda}" if cuda else device,
         "python": platform.python_version(),
         "machine": f"{platform.machine()} {_cpu_name()}",
         "simd": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
-        "source": _source_hash(),
+        "source": source.hexdigest()[:16],
         **versions(),
     }
 
@@ -79,14 +82,6 @@ def _cpu_name() -> str:
     text = info.read_text(errors="replace") if info.is_file() else ""
     found = re.search("^model name[^:]*:(.*)", text, re.MULTILINE)
     return found[1].strip() if found else platform.processor()
-
-
-def _source_hash() -> str:
-    """Digest of our own code: another release may compute other bits."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 class StopSignal:

@@ -43,7 +43,6 @@ class Replay:
         return self._batch(self.rows.index_select(0, index).to(device))
 
     def latest(self, n: int, device: str = "cpu") -> Batch:
-        """The newest transitions, at most n."""
         return self._batch(self.read(self.live_rows()[-n:]).to(device))
 
     def _batch(self, rows: Tensor) -> Batch:
@@ -63,7 +62,6 @@ class Replay:
         return self.rows[torch.arange(rows.start, rows.stop) % self.capacity]
 
     def write(self, first: int, rows: Tensor) -> None:
-        """Put rows back under their global numbers."""
         self.rows[torch.arange(first, first + len(rows)) % self.capacity] = rows
 
 

@@ -73,7 +73,6 @@ class RunState:
         return {k: v for k, v in with_prefix("agent.", self.agent.state_dict()).items() if plays(k)}
 
     def snapshot(self, metrics_mark: dict[str, Any]) -> Snapshot:
-        """This moment, apart from the replay."""
         tensors = self._tensors() | with_prefix("metric.", self.metrics)
         actions = self.task.actions or [np.zeros((0, self.task.spec.action_dim), np.float32)]
         return Snapshot(
