@@ -54,7 +54,7 @@ def save(
     _refuse_lost(snap.tensors, snap.step)
     log.seal(run.replay, replay, segments)
     live = replay.live_rows()
-    used = {n: s for n, s in segments.items() if log.overlap(log.rows_of(n), live)}
+    used = {n: s for n, s in segments.items() if log.rows_of(n).stop > live.start}
     tail = {name: replay.read(rows) for name, rows in log.uncovered(live, used).items()}
     files = {TENSORS: pack(snap.tensors), TAIL: pack(tail), EPISODE: pack(snap.episode)}
     files[STATE] = store.to_json(snap.state)
@@ -115,8 +115,7 @@ def replay_rows(run: RunFolder, path: Path, capacity: int) -> Iterator[tuple[int
     count, segments = manifest["replay"]["count"], manifest["replay"]["segments"]
     live = range(max(0, count - capacity), count)
     for name in segments:
-        held = log.rows_of(name)
-        ok = log.overlap(held, live) and held.stop <= count
+        ok = live.start < log.rows_of(name).stop <= live.stop
         require_intact(ok, path / store.MANIFEST, f"{name} holds no live rows")
     tail = unpack(files[TAIL], str(path / TAIL))
     loose = log.uncovered(live, segments)
@@ -175,9 +174,8 @@ def prune(run: RunFolder, keep: int, step: int) -> None:
     """
     found = run.checkpoints()
     kept = [path for s, path in found if s <= step][-keep:]
-    for path in [path for _, path in found if path not in kept]:
-        store.discard(path)
-    for path in [path for s, path in run.checkpoints("weights") if s > step]:
+    later = [path for s, path in run.checkpoints("weights") if s > step]
+    for path in [path for _, path in found if path not in kept] + later:
         store.discard(path)
     # A checkpoint must not come back after a power cut when its segments are already gone.
     store.sync_folder(run.ckpt)
@@ -201,7 +199,6 @@ def _refuse_lost(tensors: dict[str, Tensor], step: int) -> None:
 
 
 def _lost_weight(tensors: dict[str, Tensor]) -> str | None:
-    """The first weight that is NaN or infinite."""
     weights = {name: value for name, value in tensors.items() if name.startswith("agent.")}
     return next((name for name, value in weights.items() if not value.isfinite().all()), None)
 
@@ -218,7 +215,7 @@ def _read_full(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         and isinstance(replay, dict)
         and store.is_count(replay.get("count"))
         and isinstance(replay.get("segments"), dict)
-        and all(map(log.is_segment, replay["segments"]))
+        and all(map(log.IS_NAME, replay["segments"]))
         and isinstance(metrics, dict)
         and store.is_count(metrics.get("bytes"))
         and isinstance(metrics.get("sha256"), str)

@@ -66,10 +66,8 @@ class RunFolder:
             if then.get(name) != now.get(name)
         ]
         if changed:
-            raise UserError(
-                f"{self.path} holds a run with another config ({'; '.join(changed)}); "
-                "use the same flags to resume it, or --name for a new one"
-            )
+            what = f"{self.path} holds a run with another config ({'; '.join(changed)})"
+            raise UserError(f"{what}; use the same flags to resume it, or --name for a new one")
 
     def open(self, config: RunConfig, spec: "EnvSpec") -> store.RunLock:
         """Make the folder, lock it, sweep leftovers, write the config of a new run."""

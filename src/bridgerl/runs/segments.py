@@ -17,22 +17,13 @@ if TYPE_CHECKING:
 # Part of the format: another number needs another store.FORMAT.
 SEGMENT_ROWS = 8192
 NAMES = "seg-*.safetensors"
-
-
-def is_segment(name: str) -> bool:
-    """Whether a name is one that `seal` gives."""
-    return re.fullmatch(r"seg-[0-9]{6}\.safetensors", name) is not None
+IS_NAME = re.compile(r"seg-[0-9]{6}\.safetensors").fullmatch
 
 
 def rows_of(name: str) -> range:
     """Global numbers of the rows in a segment."""
     first = int(name[4:10]) * SEGMENT_ROWS
     return range(first, first + SEGMENT_ROWS)
-
-
-def overlap(a: range, b: range) -> bool:
-    """Whether two stretches share a row."""
-    return a.start < b.stop and b.start < a.stop
 
 
 def seal(folder: Path, replay: "Replay", known: dict[str, str]) -> None:

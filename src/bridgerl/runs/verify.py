@@ -74,9 +74,8 @@ def _compare_checkpoints(a: RunFolder, b: RunFolder) -> str | None:
 
 def _replay_digest(run: RunFolder, path: Path) -> str:
     """Digest of the live replay rows in order, however they are split over files."""
-    capacity = run.read_config().train.buffer_size
     digest = hashlib.sha256()
-    for _, rows in checkpoint.replay_rows(run, path, capacity):
+    for _, rows in checkpoint.replay_rows(run, path, run.read_config().train.buffer_size):
         digest.update(rows.numpy().tobytes())
     return digest.hexdigest()
 

@@ -100,22 +100,16 @@ class ActorCritic(OffPolicyAlgorithm):
             if tau is not None and hasattr(getattr(config, part), "polyak"):
                 changes[part]["polyak"] = tau  # Not every actor has a target policy.
             config = settings.change(config, part, changes[part] | (given or {}))
+        amounts = (buffer_size, learning_starts, batch_size, config.critic.polyak, gamma)
+        pace = (train_freq, gradient_steps, action_noise)
+        replay = (replay_buffer_class, replay_buffer_kwargs, optimize_memory_usage, n_steps)
         super().__init__(
             policy,
             env,  # pyright: ignore[reportArgumentType]
             learning_rate,  # pyright: ignore[reportArgumentType]
-            buffer_size,
-            learning_starts,
-            batch_size,
-            config.critic.polyak,
-            gamma,
-            train_freq,
-            gradient_steps,
-            action_noise,
-            replay_buffer_class,
-            replay_buffer_kwargs,
-            optimize_memory_usage,
-            n_steps,
+            *amounts,
+            *pace,
+            *replay,
             stats_window_size=stats_window_size,
             tensorboard_log=tensorboard_log and str(tensorboard_log),
             verbose=verbose,
@@ -198,7 +192,11 @@ class ActorCritic(OffPolicyAlgorithm):
         """Write settings, weights, optimisers and random streams; docs/sb3.md tells the format."""
         if exclude or include:
             raise UserError("a saved model is always whole: exclude and include change nothing")
-        files.write_model(path, self._header(), self._tensors())
+        spaces: Any = {name: getattr(self, name) for name in SPACES}
+        lows = {f"{k}.low": torch.from_numpy(v.low) for k, v in spaces.items()}
+        highs = {f"{k}.high": torch.from_numpy(v.high) for k, v in spaces.items()}
+        streams = with_prefix("stream.", self.streams.state())
+        files.write_model(path, self._header(), self.policy.state_dict() | streams | lows | highs)
 
     @classmethod
     def load(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -256,14 +254,6 @@ class ActorCritic(OffPolicyAlgorithm):
 
     def load_replay_buffer(self, path: files.Place, truncate_last_traj: bool = True) -> None:
         files.read_buffer(path, self.replay_buffer)
-
-    def _tensors(self) -> dict[str, Tensor]:
-        """Weights, optimisers, random streams and the bounds of the spaces."""
-        streams = with_prefix("stream.", self.streams.state())
-        spaces: Any = {name: getattr(self, name) for name in SPACES}
-        lows = {f"{k}.low": torch.from_numpy(v.low) for k, v in spaces.items()}
-        highs = {f"{k}.high": torch.from_numpy(v.high) for k, v in spaces.items()}
-        return self.policy.state_dict() | streams | lows | highs
 
     def _header(self) -> files.Header:
         """Settings, arguments and counters, as far as they are data."""

@@ -172,14 +172,9 @@ def check_env(env_id: str, steps: int = 200) -> dict[str, Any]:
     with closing(Task(env_id, 0, "check")) as task:
         traces = [_trace(task, steps) for _ in range(2)]
     same = len({len(t) for t in traces}) == 1 and all(map(np.array_equal, *traces))
-    return {
-        "env": env_id,
-        "obs_dim": task.spec.obs_dim,
-        "action_dim": task.spec.action_dim,
-        "reproducible": same,
-        "time_limit": task.time_limit,
-        "versions": versions(),
-    }
+    sizes = {"obs_dim": task.spec.obs_dim, "action_dim": task.spec.action_dim}
+    facts = {"reproducible": same, "time_limit": task.time_limit, "versions": versions()}
+    return {"env": env_id} | sizes | facts
 
 
 def _trace(task: Task, steps: int) -> list[np.ndarray]:

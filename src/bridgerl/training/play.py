@@ -61,14 +61,9 @@ def play(run: Path, weights: Which, episodes: int, seed: int) -> dict[str, Any]:
     with playing(run, weights, episodes, seed) as player:
         result = evaluate(player.agent, player.task, player.config.eval, seed=seed, key=0)
     assert result is not None  # Nothing stops it on the way.
-    return {
-        "env": player.config.env,
-        "step": player.step,
-        "mean": result.mean,
-        "std": result.std,
-        "returns": result.returns,
-        "lengths": result.lengths,
-    }
+    played = {"env": player.config.env, "step": player.step}
+    summary = {"mean": result.mean, "std": result.std}
+    return played | summary | {"returns": result.returns, "lengths": result.lengths}
 
 
 def _spec(folder: RunFolder) -> EnvSpec:

@@ -63,25 +63,21 @@ def check_device(device: str) -> None:
 def fingerprint(threads: int, device: str) -> dict[str, Any]:
     """Everything two runs must share for equal bits."""
     cuda = torch.device(device).type == "cuda"
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(errors="replace") if info.is_file() else ""
+    cpu = re.search("^model name[^:]*:(.*)", text, re.MULTILINE)
     source = hashlib.sha256()  # Of our own code: another release may compute other bits.
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         source.update(path.read_bytes())
     return {
         "device": f"{torch.cuda.get_device_name(device)} {torch.version.cuda}" if cuda else device,
         "python": platform.python_version(),
-        "machine": f"{platform.machine()} {_cpu_name()}",
+        "machine": f"{platform.machine()} {cpu[1].strip() if cpu else platform.processor()}",
         "simd": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
         "source": source.hexdigest()[:16],
         **versions(),
     }
-
-
-def _cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    text = info.read_text(errors="replace") if info.is_file() else ""
-    found = re.search("^model name[^:]*:(.*)", text, re.MULTILINE)
-    return found[1].strip() if found else platform.processor()
 
 
 class StopSignal:

@@ -19,11 +19,7 @@ class Replay:
         self.widths = (spec.obs_dim, spec.action_dim, 1, 1, spec.obs_dim)
         # Memory is touched, and so paid for, only where rows are written.
         self.rows = torch.empty(capacity, sum(self.widths))
-        o, a = spec.obs_dim, spec.action_dim
-        view = self.rows.numpy()
-        self._obs, self._action = view[:, :o], view[:, o : o + a]
-        self._reward, self._discount = view[:, o + a], view[:, o + a + 1]
-        self._next_obs = view[:, o + a + 2 :]
+        self._columns = np.split(self.rows.numpy(), np.cumsum(self.widths)[:-1], axis=1)
 
     def __len__(self) -> int:
         return min(self.count, self.capacity)
@@ -32,9 +28,9 @@ class Replay:
         self, obs: Array, action: Array, reward: float, discount: float, next_obs: Array
     ) -> None:
         """Store one transition over the oldest one; discount is 0 after termination."""
-        slot = self.count % self.capacity
-        self._obs[slot], self._action[slot], self._next_obs[slot] = obs, action, next_obs
-        self._reward[slot], self._discount[slot] = reward, discount
+        values = (obs, action, reward, discount, next_obs)
+        for column, value in zip(self._columns, values, strict=True):
+            column[self.count % self.capacity] = value
         self.count += 1
 
     def sample(self, n: int, generator: torch.Generator, device: str = "cpu") -> Batch:
@@ -51,7 +47,7 @@ class Replay:
 
     def largest_reward(self) -> float:
         """The largest size of a reward still held."""
-        return float(np.abs(self._reward[: len(self)]).max(initial=0.0))
+        return float(np.abs(self._columns[2][: len(self)]).max(initial=0.0))
 
     def live_rows(self) -> range:
         """Global numbers of the rows still held."""

@@ -1,6 +1,7 @@
 """Where a run stands: all that must survive a kill, and how it is put back."""
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from bridgerl.agent import Agent, build_agent, plays
 from bridgerl.config import RunConfig
 from bridgerl.errors import EnvFault, StorageFault, UserError
 from bridgerl.runs.checkpoint import STATE, TENSORS, Snapshot
+from bridgerl.runs.store import is_count
 from bridgerl.runs.tensors import check_fit, with_prefix, without_prefix
 from bridgerl.streams import Streams
 from bridgerl.training.envs import Task
@@ -37,10 +39,8 @@ class Counters:
     def __post_init__(self) -> None:
         """Refuse what a damaged state.json may hold."""
         counts = (self.step, self.episode, self.diverged, self.best_step or 0)
-        numbers = [self.episode_return, self.best_return or 0.0]
-        numbers += [n for row in self.recent for n in row]
-        ok = all(type(c) is int and c >= 0 for c in counts)
-        ok &= all(type(n) in (int, float) for n in numbers)
+        numbers = [self.episode_return, self.best_return or 0.0, *chain(*self.recent)]
+        ok = all(map(is_count, counts)) and all(type(n) in (int, float) for n in numbers)
         ok &= all(len(row) == 2 for row in self.recent)
         ok &= all(isinstance(reason, str) for reason in self.inexact)
         if not ok:
