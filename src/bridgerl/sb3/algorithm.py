@@ -192,11 +192,7 @@ class ActorCritic(OffPolicyAlgorithm):
         """Write settings, weights, optimisers and random streams; docs/sb3.md tells the format."""
         if exclude or include:
             raise UserError("a saved model is always whole: exclude and include change nothing")
-        spaces: Any = {name: getattr(self, name) for name in SPACES}
-        lows = {f"{k}.low": torch.from_numpy(v.low) for k, v in spaces.items()}
-        highs = {f"{k}.high": torch.from_numpy(v.high) for k, v in spaces.items()}
-        streams = with_prefix("stream.", self.streams.state())
-        files.write_model(path, self._header(), self.policy.state_dict() | streams | lows | highs)
+        files.write_model(path, self._header(), self._tensors())
 
     @classmethod
     def load(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -254,6 +250,13 @@ class ActorCritic(OffPolicyAlgorithm):
 
     def load_replay_buffer(self, path: files.Place, truncate_last_traj: bool = True) -> None:
         files.read_buffer(path, self.replay_buffer)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        spaces: Any = {name: getattr(self, name) for name in SPACES}
+        lows = {f"{k}.low": torch.from_numpy(v.low) for k, v in spaces.items()}
+        highs = {f"{k}.high": torch.from_numpy(v.high) for k, v in spaces.items()}
+        streams = with_prefix("stream.", self.streams.state())
+        return self.policy.state_dict() | streams | lows | highs
 
     def _header(self) -> files.Header:
         """Settings, arguments and counters, as far as they are data."""
