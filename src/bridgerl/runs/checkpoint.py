@@ -17,24 +17,17 @@ from bridgerl.runs import segments as log
 from bridgerl.runs import store
 from bridgerl.runs.failpoint import failpoint
 from bridgerl.runs.folder import RunFolder, step_of
+from bridgerl.runs.store import require_intact
 from bridgerl.runs.tensors import pack, unpack
 
 if TYPE_CHECKING:
     from bridgerl.training.replay import Replay
 
-TENSORS, TAIL, EPISODE, STATE = (
-    "tensors.safetensors",
-    "replay-tail.safetensors",
-    "episode.safetensors",
-    "state.json",
-)
+TENSORS, TAIL = "tensors.safetensors", "replay-tail.safetensors"
+EPISODE, STATE = "episode.safetensors", "state.json"
 FULL_FILES = {TENSORS, TAIL, EPISODE, STATE}
-WEIGHT_FILES = {TENSORS}
-EPISODE_SHAPES = {
-    "actions": (2, torch.float32),
-    "obs": (1, torch.float32),
-    "reward": (0, torch.float64),
-}
+EPISODE_DIMS = {"actions": 2, "obs": 1, "reward": 0}
+EPISODE_TYPES = {"actions": torch.float32, "obs": torch.float32, "reward": torch.float64}
 
 
 @dataclass
@@ -58,24 +51,16 @@ def save(
     run: RunFolder, snap: Snapshot, replay: "Replay", segments: dict[str, str], keep: int
 ) -> None:
     """Publish a full checkpoint, then prune older ones. `segments` learns what was sealed."""
-    check_finite(snap.tensors, snap.step)
+    _refuse_lost(snap.tensors, snap.step)
     log.seal(run.replay, replay, segments)
     live = replay.live_rows()
-    used = {n: s for n, s in segments.items() if log.overlap(log.rows_of(n), live)}
-    tail = {_tail_name(r): replay.read(r) for r in log.uncovered(live, used)}
-    files = {
-        TENSORS: pack(snap.tensors),
-        TAIL: pack(tail),
-        EPISODE: pack(snap.episode),
-        STATE: store.to_json(snap.state),
-    }
-    manifest = {
-        "kind": "step",
-        "step": snap.step,
-        "replay": {"count": replay.count, "segments": used},
-        "metrics": snap.metrics,
-        "fingerprint": snap.fingerprint,
-    }
+    used = {n: s for n, s in segments.items() if log.rows_of(n).stop > live.start}
+    tail = {name: replay.read(rows) for name, rows in log.uncovered(live, used).items()}
+    files = {TENSORS: pack(snap.tensors), TAIL: pack(tail), EPISODE: pack(snap.episode)}
+    files[STATE] = store.to_json(snap.state)
+    manifest = {"kind": "step", "step": snap.step, "metrics": snap.metrics}
+    manifest["replay"] = {"count": replay.count, "segments": used}
+    manifest["fingerprint"] = snap.fingerprint
     store.publish_folder(run.checkpoint("step", snap.step), files, manifest)
     for name in set(segments) - set(used):
         del segments[name]
@@ -85,33 +70,42 @@ def save(
 
 def save_weights(run: RunFolder, step: int, weights: dict[str, Tensor]) -> None:
     """Publish weights alone: enough to evaluate, not to go on."""
-    check_finite(weights, step)
+    _refuse_lost(weights, step)
     manifest = {"kind": "weights", "step": step}
     store.publish_folder(run.checkpoint("weights", step), {TENSORS: pack(weights)}, manifest)
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
     """Tensors of a checkpoint of either kind, verified."""
-    names = WEIGHT_FILES if path.name.startswith("weights-") else FULL_FILES
+    names = {TENSORS} if path.name.startswith("weights-") else FULL_FILES
     manifest, files = store.read_folder(path, names)
-    if step_of(path) != manifest.get("step"):
-        raise StorageFault(f"{path / store.MANIFEST} is damaged: it is of another step")
+    ok = step_of(path) == manifest.get("step")
+    require_intact(ok, path / store.MANIFEST, "it is of another step")
     return unpack(files[TENSORS], str(path / TENSORS))
 
 
 def load(run: RunFolder, path: Path) -> tuple[Snapshot, dict[str, str]]:
     """Read and verify one full checkpoint, and the names of the replay segments it rests on."""
     manifest, files = _read_full(path)
-    _check_metrics(run, path, manifest["metrics"])
-    snap = Snapshot(
-        step=manifest["step"],
-        tensors=unpack(files[TENSORS], str(path / TENSORS)),
-        episode=unpack(files[EPISODE], str(path / EPISODE)),
-        state=store.parse_json(files[STATE], str(path / STATE)),
-        metrics=manifest["metrics"],
-        fingerprint=manifest["fingerprint"],
-    )
-    _check_snapshot(path, snap)
+    step, mark = manifest["step"], manifest["metrics"]
+    data = store.read_bytes(run.metrics_file, mark["bytes"])
+    ok = len(data) == mark["bytes"] and store.sha256(data) == mark["sha256"]
+    require_intact(ok, run.metrics_file, f"it differs from {path.name}")
+    tensors = unpack(files[TENSORS], str(path / TENSORS))
+    episode = unpack(files[EPISODE], str(path / EPISODE))
+    state = store.parse_json(files[STATE], str(path / STATE))
+    # Refuse contents that `save` never writes, however right their checksums are.
+    ok = isinstance(state, dict) and state.get("step") == step
+    require_intact(ok, path / STATE, f"not the state of step {step}")
+    for name, value in tensors.items():
+        ok = not name.startswith("metric.") or value.numel() == 1
+        require_intact(ok, path / TENSORS, f"{name} is not one number")
+    lost = _lost_weight(tensors)
+    require_intact(lost is None, path / TENSORS, f"{lost} is not finite")
+    ok = {k: v.dim() for k, v in episode.items()} == EPISODE_DIMS
+    ok &= {k: v.dtype for k, v in episode.items()} == EPISODE_TYPES
+    require_intact(ok, path / EPISODE, "not an episode")
+    snap = Snapshot(step, tensors, episode, state, mark, manifest["fingerprint"])
     return snap, manifest["replay"]["segments"]
 
 
@@ -121,19 +115,15 @@ def replay_rows(run: RunFolder, path: Path, capacity: int) -> Iterator[tuple[int
     count, segments = manifest["replay"]["count"], manifest["replay"]["segments"]
     live = range(max(0, count - capacity), count)
     for name in segments:
-        held = log.rows_of(name)
-        if not log.overlap(held, live) or held.stop > count:
-            raise StorageFault(f"{path / store.MANIFEST} is damaged: {name} holds no live rows")
+        ok = live.start < log.rows_of(name).stop <= live.stop
+        require_intact(ok, path / store.MANIFEST, f"{name} holds no live rows")
     tail = unpack(files[TAIL], str(path / TAIL))
     loose = log.uncovered(live, segments)
-    if set(tail) != {_tail_name(r) for r in loose}:
-        raise StorageFault(f"{path / TAIL} is damaged: rows are missing")
-    for r in loose:
-        log.check_rows(tail[_tail_name(r)], len(r), path / TAIL)
-    stretches = {log.rows_of(n).start: n for n in segments} | {
-        r.start: _tail_name(r) for r in loose
-    }
-    for first, name in sorted(stretches.items()):
+    require_intact(set(tail) == set(loose), path / TAIL, "rows are missing")
+    for name, rows in loose.items():
+        log.check_rows(tail[name], len(rows), path / TAIL)
+    stretches = loose | {name: log.rows_of(name) for name in segments}
+    for first, name in sorted((rows.start, name) for name, rows in stretches.items()):
         rows = tail[name] if name in tail else log.read(run.replay / name, segments[name])
         skip = max(0, live.start - first)
         yield first + skip, rows[skip:]
@@ -158,11 +148,13 @@ def newest(
     found = run.checkpoints()
     for _, path in reversed(found):
         try:
-            snap = load(run, path)
-            _check_episode(path, snap[0].episode, replay)
+            snap, segments = load(run, path)
+            sizes = (snap.episode["obs"].shape[0], snap.episode["actions"].shape[1])
+            right = replay.widths[:2]
+            require_intact(sizes == right, path / EPISODE, f"sizes {sizes}, not {right}")
             refill(run, path, replay)
             failpoint("resume.loaded")
-            return snap
+            return snap, segments
         except StorageFault as fault:
             warn(f"skipping {path.name}: {fault}")
     if found:
@@ -182,9 +174,8 @@ def prune(run: RunFolder, keep: int, step: int) -> None:
     """
     found = run.checkpoints()
     kept = [path for s, path in found if s <= step][-keep:]
-    for path in [path for _, path in found if path not in kept]:
-        store.discard(path)
-    for path in [path for s, path in run.checkpoints("weights") if s > step]:
+    later = [path for s, path in run.checkpoints("weights") if s > step]
+    for path in [path for _, path in found if path not in kept] + later:
         store.discard(path)
     # A checkpoint must not come back after a power cut when its segments are already gone.
     store.sync_folder(run.ckpt)
@@ -201,24 +192,15 @@ def prune(run: RunFolder, keep: int, step: int) -> None:
             failpoint("prune.segment")
 
 
-def check_finite(tensors: dict[str, Tensor], step: int) -> None:
+def _refuse_lost(tensors: dict[str, Tensor], step: int) -> None:
     """No weight on disk is ever NaN or infinite."""
-    name = _not_finite(tensors)
-    if name is not None:
+    if name := _lost_weight(tensors):
         raise NumericFault(f"{name} is not finite at step {step}; checkpoint not written")
 
 
-def _not_finite(tensors: dict[str, Tensor]) -> str | None:
-    """The first weight that is NaN or infinite."""
-    for name, value in tensors.items():
-        if name.startswith("agent.") and value.is_floating_point():
-            if not bool(torch.isfinite(value).all()):
-                return name
-    return None
-
-
-def _tail_name(rows: range) -> str:
-    return f"rows.{rows.start}"
+def _lost_weight(tensors: dict[str, Tensor]) -> str | None:
+    weights = {name: value for name, value in tensors.items() if name.startswith("agent.")}
+    return next((name for name, value in weights.items() if not value.isfinite().all()), None)
 
 
 def _read_full(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -231,46 +213,12 @@ def _read_full(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         and step_of(path) == manifest["step"]
         and isinstance(manifest.get("fingerprint"), dict)
         and isinstance(replay, dict)
-        and _is_count(replay.get("count"))
+        and store.is_count(replay.get("count"))
         and isinstance(replay.get("segments"), dict)
-        and all(map(log.is_segment, replay["segments"]))
+        and all(map(log.IS_NAME, replay["segments"]))
         and isinstance(metrics, dict)
-        and _is_count(metrics.get("bytes"))
+        and store.is_count(metrics.get("bytes"))
         and isinstance(metrics.get("sha256"), str)
     )
-    if not ok:
-        raise StorageFault(f"{path / store.MANIFEST} is damaged: unexpected fields")
+    require_intact(ok, path / store.MANIFEST, "unexpected fields")
     return manifest, files
-
-
-def _is_count(value: object) -> bool:
-    return type(value) is int and value >= 0
-
-
-def _check_snapshot(path: Path, snap: Snapshot) -> None:
-    """Refuse contents that `save` never writes, however right their checksums are."""
-    if not isinstance(snap.state, dict) or snap.state.get("step") != snap.step:
-        raise StorageFault(f"{path / STATE} is damaged: not the state of step {snap.step}")
-    for name, value in snap.tensors.items():
-        if name.startswith("metric.") and value.numel() != 1:
-            raise StorageFault(f"{path / TENSORS} is damaged: {name} is not one number")
-    lost = _not_finite(snap.tensors)
-    if lost is not None:
-        raise StorageFault(f"{path / TENSORS} is damaged: {lost} is not finite")
-    shapes = {k: (v.dim(), v.dtype) for k, v in snap.episode.items()}
-    if shapes != EPISODE_SHAPES:
-        raise StorageFault(f"{path / EPISODE} is damaged: not an episode")
-
-
-def _check_episode(path: Path, episode: dict[str, Tensor], replay: "Replay") -> None:
-    """The episode under way must have the sizes of the task."""
-    widths = (episode["obs"].shape[0], episode["actions"].shape[1])
-    if widths != replay.widths[:2]:
-        raise StorageFault(f"{path / EPISODE} is damaged: sizes {widths}, not {replay.widths[:2]}")
-
-
-def _check_metrics(run: RunFolder, path: Path, mark: dict[str, Any]) -> None:
-    """The log must begin with the very bytes the checkpoint saw."""
-    data = store.read_bytes(run.metrics_file, mark["bytes"])
-    if len(data) != mark["bytes"] or store.sha256(data) != mark["sha256"]:
-        raise StorageFault(f"{run.metrics_file} is damaged: it differs from {path.name}")

@@ -5,14 +5,6 @@ import os
 import signal
 from collections import Counter
 
-_SIGNALS = {
-    "kill": signal.SIGKILL,
-    "term": signal.SIGTERM,
-    "int": signal.SIGINT,
-    "hup": signal.SIGHUP,
-}
-
-
 _points: dict[str, tuple[int, bool, str]] = {}
 """By name: the first visit to act on, whether on all later ones too, and what to do."""
 _visits: Counter[str] = Counter()
@@ -36,7 +28,7 @@ def failpoint(name: str) -> None:
     if _visits[name] == first or (every_time and _visits[name] > first):
         if action == "enospc":
             raise OSError(errno.ENOSPC, "No space left on device")
-        os.kill(os.getpid(), _SIGNALS[action])
+        os.kill(os.getpid(), signal.Signals[f"SIG{action.upper()}"])
 
 
 arm(os.environ.get("BRIDGERL_FAILPOINT", ""))

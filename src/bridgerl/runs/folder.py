@@ -17,7 +17,7 @@ from bridgerl.runs import records, store
 if TYPE_CHECKING:
     from bridgerl.types import EnvSpec
 
-SIZES = ("observation size", "action size")
+SIZES = {"observation size": int, "action size": int}
 CORE = {"env": str, "seed": int, "steps": int, "actor": dict, "critic": dict, "train": dict}
 """What every release has written of a config."""
 PARTS = ("ckpt", "replay", "tb")
@@ -44,13 +44,11 @@ class RunFolder:
     def check(self, config: RunConfig, spec: "EnvSpec") -> None:
         """Refuse a folder that cannot be written or belongs to another config; writes nothing."""
         try:
-            for path in [self.path, *self.path.parents]:
-                if path.exists():
-                    if not path.is_dir():
-                        raise UserError(f"{path} is a file where a folder is needed; change --out")
-                    if not os.access(path, os.W_OK | os.X_OK):
-                        raise UserError(f"{path} is not writable; change --out")
-                    break
+            path = next((p for p in (self.path, *self.path.parents) if p.exists()), None)
+            if path and not path.is_dir():
+                raise UserError(f"{path} is a file where a folder is needed; change --out")
+            if path and not os.access(path, os.W_OK | os.X_OK):
+                raise UserError(f"{path} is not writable; change --out")
         except (OSError, ValueError) as error:
             raise UserError(f"{self.path} cannot be used: {error}; change --out") from None
         if self.config_file.exists():
@@ -68,34 +66,29 @@ class RunFolder:
             if then.get(name) != now.get(name)
         ]
         if changed:
-            raise UserError(
-                f"{self.path} holds a run with another config ({'; '.join(changed)}); "
-                "use the same flags to resume it, or --name for a new one"
-            )
+            what = f"{self.path} holds a run with another config ({'; '.join(changed)})"
+            raise UserError(f"{what}; use the same flags to resume it, or --name for a new one")
 
     def open(self, config: RunConfig, spec: "EnvSpec") -> store.RunLock:
         """Make the folder, lock it, sweep leftovers, write the config of a new run."""
-        lock = None
         try:
             for part in (self.ckpt, self.replay):
                 store.make_folder(part)
-            lock = self.lock()
-            self.check(config, spec)  # Another process may have made it its own meanwhile.
-            for part in (self.path, self.ckpt, self.replay):
-                store.sweep(part)
-            if not self.config_file.exists():
-                self.write_config(config, spec)
-            return lock
-        except (OSError, BridgeError) as error:
-            if lock is not None:
-                lock.release()
-            if isinstance(error, BridgeError):
-                raise
+            with contextlib.ExitStack() as on_failure:
+                lock = self.lock()
+                on_failure.callback(lock.release)
+                self.check(config, spec)  # Another process may have made it its own meanwhile.
+                for part in (self.path, self.ckpt, self.replay):
+                    store.sweep(part)
+                if not self.config_file.exists():
+                    self.write_config(config, spec)
+                on_failure.pop_all()
+                return lock
+        except OSError as error:
             what = f"{self.path} cannot be written: {error.strerror}"
             raise UserError(f"{what}; change --out") from None
 
     def lock(self) -> store.RunLock:
-        """Be its only writer, or refuse."""
         return store.RunLock(self.lock_file)
 
     def write_config(self, config: RunConfig, spec: "EnvSpec") -> None:
@@ -111,13 +104,10 @@ class RunFolder:
         """What `write_config` wrote, proven unchanged; older releases wrote no command."""
         path = self.config_file
         data = store.open_sealed_json(store.read_json_bytes(path), str(path))
-        config, sizes = data.get("config"), data.get("sizes")
-        if not isinstance(config, dict) or any(
-            type(config.get(k)) is not t for k, t in CORE.items()
-        ):
-            raise StorageFault(f"{path} is damaged: no config inside")
-        if not isinstance(sizes, dict) or not all(type(sizes.get(n)) is int for n in SIZES):
-            raise StorageFault(f"{path} is damaged: no sizes inside")
+        for part, types in {"config": CORE, "sizes": SIZES}.items():
+            held = data.get(part)
+            ok = isinstance(held, dict) and all(type(held.get(k)) is t for k, t in types.items())
+            store.require_intact(ok, path, f"no {part} inside")
         return data
 
     def read_config(self) -> RunConfig:
@@ -134,8 +124,8 @@ class RunFolder:
 
     def sizes(self) -> tuple[int, int]:
         """Numbers in an observation and in an action of the task it was trained on."""
-        sizes = self.stored()["sizes"]
-        return sizes[SIZES[0]], sizes[SIZES[1]]
+        obs, action = (self.stored()["sizes"][name] for name in SIZES)
+        return obs, action
 
     def holds(self, config: RunConfig | dict[str, Any]) -> bool:
         """Whether this is the run of a config, given as such or encoded."""
@@ -156,7 +146,6 @@ class RunFolder:
             raise StorageFault(f"{self.config_file} is damaged: {error}") from None
 
     def records(self) -> list[records.Record]:
-        """All records of the log of metrics."""
         return records.read_metrics(store.read_bytes(self.metrics_file), str(self.metrics_file))
 
     def progress(self) -> int:
@@ -164,16 +153,15 @@ class RunFolder:
         return int(records.last_value(self.timing_file, "step") or 0)
 
     def last_return(self) -> float | None:
-        """The mean return of the last evaluation."""
         return records.last_value(self.metrics_file, "eval/return_mean")
 
     def done(self) -> dict[str, Any] | None:
         """Last step and scores, once the run has ended."""
         if not self.done_file.is_file():
             return None
-        done = store.parse_json(store.read_json_bytes(self.done_file), str(self.done_file))
-        if not isinstance(done, dict) or type(done.get("step")) is not int:
-            raise StorageFault(f"{self.done_file} is damaged: no step inside")
+        done = store.read_json(self.done_file)
+        ok = isinstance(done, dict) and type(done.get("step")) is int
+        store.require_intact(ok, self.done_file, "no step inside")
         return done
 
     def write_done(self, figures: dict[str, Any]) -> None:
@@ -202,7 +190,6 @@ class RunFolder:
         return sorted((step_of(path), path) for path in found)
 
     def weights(self, which: Which) -> Path:
-        """The checkpoint with the best or the last weights."""
         return choose("weights", which, {"best": self.best_weights, "last": self.last_weights})()
 
     def best_weights(self) -> Path:
@@ -224,20 +211,19 @@ class RunFolder:
 
     def write_values(self, which: Which, step: int, figures: dict[str, Any]) -> None:
         """Leave figures of the critic's values with the weights they are of."""
-        store.publish_file(
-            self.values_file, store.to_json({"weights": which, "step": step, **figures})
-        )
+        data = {"weights": which, "step": step, **figures}
+        store.publish_file(self.values_file, store.to_json(data))
 
     def values(self) -> dict[str, Any] | None:
         """What was left there last, and whether the run still has these weights."""
         if not self.values_file.is_file():
             return None
-        found = store.parse_json(store.read_json_bytes(self.values_file), str(self.values_file))
+        found = store.read_json(self.values_file)
         found = found if isinstance(found, dict) else {}
         share = found.get("relative_q_bias", found.get("relative_bias", ""))
         known = found.get("weights") in ("best", "last") and type(found.get("step")) is int
-        if not known or not (share is None or isinstance(share, float)):
-            raise StorageFault(f"{self.values_file} is damaged: no value bias of known weights")
+        ok = known and (share is None or isinstance(share, float))
+        store.require_intact(ok, self.values_file, "no value bias of known weights")
         current = False
         with contextlib.suppress(BridgeError):  # Of a run without checkpoints, nothing is current.
             current = found["step"] == step_of(self.weights(found["weights"]))
@@ -260,13 +246,13 @@ def walk(
 
 def find_runs(root: Path, onerror: Callable[[OSError], None]) -> list[RunFolder]:
     """Our runs below a root, and other people's folders with evaluations alone."""
-    found = [(RunFolder(path), set(files)) for path, files in walk(root, onerror)]
-    return [
-        run
-        for run, files in found
-        if run.evaluations_file.name in files
-        or {run.config_file.name, run.metrics_file.name} <= files
-    ]
+    found = []
+    for path, files in walk(root, onerror):
+        run = RunFolder(path)
+        ours = {run.config_file.name, run.metrics_file.name} <= set(files)
+        if ours or run.evaluations_file.name in files:
+            found.append(run)
+    return found
 
 
 def versions() -> dict[str, str]:

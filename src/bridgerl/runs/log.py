@@ -46,9 +46,7 @@ class RunLog:
             raise
         # Checkpoints rest on the log, so a power cut must not take its name away.
         store.sync_folder(run.path)
-        self._hash = hashlib.sha256()
-        self._bytes = 0
-        self._pending = b""
+        self._hash, self._bytes, self._pending = hashlib.sha256(), 0, b""
         self._started = time.monotonic()
         self._want_tensorboard = tensorboard
         self._writer: Any = None
@@ -74,7 +72,11 @@ class RunLog:
         if kind == "eval":
             self.evaluations.append(record)
             self._write_evaluations()
-        self._tensorboard(step, record)
+        self._open_tensorboard(step)
+        if kind != "episode":
+            for name, value in record.items():
+                if isinstance(value, float):
+                    self._tensorboard("add_scalar", SB3_TAGS.get(name, name), value, step)
 
     def timing(self, step: int, **values: float) -> None:
         """Append wall-clock facts, kept apart because they never repeat."""
@@ -84,7 +86,7 @@ class RunLog:
         line = json.dumps({k: round(v, 4) for k, v in row.items()}).encode() + b"\n"
         _write_whole(self._timing, line, os.fstat(self._timing.fileno()).st_size, "timing")
         if "steps_per_second" in values:
-            self._draw({"time/fps": values["steps_per_second"]}, step)
+            self._tensorboard("add_scalar", "time/fps", values["steps_per_second"], step)
 
     def mark(self) -> dict[str, Any]:
         """Length and checksum of all written so far, synced to disk."""
@@ -92,18 +94,14 @@ class RunLog:
         if self._pending:
             raise OSError(f"{self._run.metrics_file.name} cannot be written")
         os.fsync(self._file.fileno())
-        if self._writer is not None:
-            with self._spare_tensorboard():
-                self._writer.flush()
+        self._tensorboard("flush")
         return {"bytes": self._bytes, "sha256": self._hash.hexdigest()}
 
     def close(self) -> None:
         self._append()
         self._file.close()
         self._timing.close()
-        if self._writer is not None:
-            with self._spare_tensorboard():
-                self._writer.close()
+        self._tensorboard("close")
 
     def _append(self) -> None:
         """Write pending lines whole; a full disk leaves no half line and loses nothing."""
@@ -114,8 +112,7 @@ class RunLog:
 
     def _write_evaluations(self) -> None:
         """The arrays of Stable-Baselines3's EvalCallback, so its plotting tools work here."""
-        rows = self.evaluations
-        path = self._run.evaluations_file
+        rows, path = self.evaluations, self._run.evaluations_file
         temporary = path.with_name(f".tmp-{path.name}")
         try:
             np.savez(
@@ -138,17 +135,10 @@ class RunLog:
             # Curves drawn after the checkpoint belong to a future that did not happen.
             self._writer = SummaryWriter(str(self._run.tensorboard), purge_step=step + 1)
 
-    def _tensorboard(self, step: int, record: Record) -> None:
-        self._open_tensorboard(step)
-        if record["kind"] != "episode":
-            values = {SB3_TAGS.get(k, k): v for k, v in record.items() if isinstance(v, float)}
-            self._draw(values, step)
-
-    def _draw(self, values: dict[str, float], step: int) -> None:
+    def _tensorboard(self, method: str, *args: Any) -> None:
         if self._writer is not None:
             with self._spare_tensorboard():
-                for name, value in values.items():
-                    self._writer.add_scalar(name, value, step)
+                getattr(self._writer, method)(*args)
 
     @contextlib.contextmanager
     def _spare_tensorboard(self) -> Iterator[None]:

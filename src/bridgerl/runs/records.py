@@ -31,8 +31,7 @@ def read_metrics(data: bytes, name: str) -> list[Record]:
     records = []
     for number, line in enumerate(data.split(b"\n")[:-1], 1):
         record = store.parse_json(line, f"{name} line {number}")
-        if not _is_record(record):
-            raise StorageFault(f"{name} line {number} is damaged: not a record")
+        store.require_intact(_is_record(record), f"{name} line {number}", "not a record")
         records.append(record)
     return records
 
@@ -44,11 +43,8 @@ def _is_record(record: Any) -> bool:
         return False
     if record.get("kind") != "eval":
         return isinstance(record.get("kind"), str)
-    rows = [
-        [record.get("eval/return_mean")],
-        record.get("eval/returns"),
-        record.get("eval/lengths"),
-    ]
+    returns, lengths = record.get("eval/returns"), record.get("eval/lengths")
+    rows = [[record.get("eval/return_mean")], returns, lengths]
     return all(isinstance(row, list) and row and all(map(is_number, row)) for row in rows)
 
 
@@ -91,8 +87,7 @@ def evaluations_of(records: Sequence[Record], name: str = "the log") -> Evaluati
     """The evaluations among the records of a run."""
     rows = [(r["step"], r["eval/return_mean"]) for r in records if r["kind"] == "eval"]
     steps = [step for step, _ in rows]
-    if steps != sorted(set(steps)):
-        raise StorageFault(f"{name} is damaged: steps of evaluations must rise")
+    store.require_intact(steps == sorted(set(steps)), name, "steps of evaluations must rise")
     return Evaluations(*np.array(rows, dtype=float).reshape(-1, 2).T)
 
 
@@ -164,42 +159,31 @@ def read_clock(path: Path) -> Clock:
     lines = store.read_bytes(path).split(b"\n")[:-1]
     points: list[tuple[float, float]] = []
     wall = base = before = 0.0
-    for row in [_timing(line, f"{path} line {n}") for n, line in enumerate(lines, 1)]:
-        if row.start or row.seconds < before:
+    for number, line in enumerate(lines, 1):
+        step, seconds, training, start = _timing(line, f"{path} line {number}")
+        if start or seconds < before:
             wall += before
-            base = _reached(points, row) - (row.training if row.start else 0.0)
-            points = [p for p in points if p[0] < row.step]
-        before = row.seconds
-        if not points or row.step > points[-1][0]:
-            points.append((row.step, base + row.training))
+            base = _reached(points, step, start) - (training if start else 0.0)
+            points = [p for p in points if p[0] < step]
+        before = seconds
+        if not points or step > points[-1][0]:
+            points.append((step, base + training))
     columns = np.array(points).reshape(-1, 2)
     return Clock(columns[:, 0], columns[:, 1], wall + before)
 
 
-class _Timing(NamedTuple):
-    """A line of the log of timing."""
-
-    step: float
-    seconds: float
-    training: float
-    """Seconds without evaluations."""
-    start: bool
-    """Whether the run started here; logs from before such lines have none."""
-
-
-def _reached(points: list[tuple[float, float]], row: _Timing) -> float:
+def _reached(points: list[tuple[float, float]], step: float, start: bool) -> float:
     """Training time at the step where a start goes on."""
-    if not points:
-        return 0.0
-    if row.start:
-        return float(np.interp(row.step, *np.array(points).T))
-    return max((time for step, time in points if step < row.step), default=0.0)
+    if points and start:
+        return float(np.interp(step, *np.array(points).T))
+    return max((time for s, time in points if s < step), default=0.0)
 
 
-def _timing(line: bytes, where: str) -> _Timing:
+def _timing(line: bytes, where: str) -> tuple[float, float, float, bool]:
+    """Step, seconds, those without evaluations, and whether the run started here, if it says so."""
     row = store.parse_json(line, where)
     row = {"eval_seconds": 0.0, **row} if isinstance(row, dict) else {}
     step, seconds, evaluating = (row.get(key) for key in ("step", "seconds", "eval_seconds"))
     if is_number(step) and is_number(seconds) and is_number(evaluating):
-        return _Timing(float(step), float(seconds), float(seconds - evaluating), "start" in row)
+        return float(step), float(seconds), float(seconds - evaluating), "start" in row
     raise StorageFault(f"{where} is damaged: not a record")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from bridgerl.errors import StorageFault
 from bridgerl.runs import store
 from bridgerl.runs.failpoint import failpoint
 from bridgerl.runs.tensors import pack, unpack
@@ -18,22 +17,13 @@ if TYPE_CHECKING:
 # Part of the format: another number needs another store.FORMAT.
 SEGMENT_ROWS = 8192
 NAMES = "seg-*.safetensors"
-
-
-def is_segment(name: str) -> bool:
-    """Whether a name is one that `seal` gives."""
-    return re.fullmatch(r"seg-[0-9]{6}\.safetensors", name) is not None
+IS_NAME = re.compile(r"seg-[0-9]{6}\.safetensors").fullmatch
 
 
 def rows_of(name: str) -> range:
     """Global numbers of the rows in a segment."""
     first = int(name[4:10]) * SEGMENT_ROWS
     return range(first, first + SEGMENT_ROWS)
-
-
-def overlap(a: range, b: range) -> bool:
-    """Whether two stretches share a row."""
-    return a.start < b.stop and b.start < a.stop
 
 
 def seal(folder: Path, replay: "Replay", known: dict[str, str]) -> None:
@@ -51,29 +41,27 @@ def seal(folder: Path, replay: "Replay", known: dict[str, str]) -> None:
 def read(path: Path, digest: str) -> Tensor:
     """Rows of a sealed segment, verified."""
     data = store.read_bytes(path)
-    if store.sha256(data) != digest:
-        raise StorageFault(f"{path} is damaged: checksum differs from the manifest")
+    ok = store.sha256(data) == digest
+    store.require_intact(ok, path, "checksum differs from the manifest")
     tensors = unpack(data, str(path))
-    if set(tensors) != {"rows"}:
-        raise StorageFault(f"{path} is damaged: it holds other things than rows")
+    store.require_intact(set(tensors) == {"rows"}, path, "it holds other things than rows")
     return check_rows(tensors["rows"], SEGMENT_ROWS, path)
 
 
 def check_rows(rows: Tensor, count: int, path: Path) -> Tensor:
     """Replay rows are a float32 matrix."""
-    if rows.dim() != 2 or rows.shape[0] != count or rows.dtype != torch.float32:
-        raise StorageFault(f"{path} is damaged: not {count} float32 rows")
+    ok = rows.dim() == 2 and rows.shape[0] == count and rows.dtype == torch.float32
+    store.require_intact(ok, path, f"not {count} float32 rows")
     return rows
 
 
-def uncovered(live: range, segments: dict[str, str]) -> list[range]:
-    """The stretches of live rows that no sealed segment holds."""
-    gaps: list[range] = []
+def uncovered(live: range, segments: dict[str, str]) -> dict[str, range]:
+    """The stretches of live rows that no sealed segment holds, by the name a checkpoint has."""
+    gaps: dict[str, range] = {}
     position = live.start
-    for covered in sorted(map(rows_of, segments), key=lambda r: r.start):
-        if position < covered.start:
-            gaps.append(range(position, covered.start))
-        position = max(position, covered.stop)
-    if position < live.stop:
-        gaps.append(range(position, live.stop))
+    covered = sorted((rows_of(name).start, rows_of(name).stop) for name in segments)
+    for start, stop in [*covered, (live.stop, live.stop)]:
+        if position < start:
+            gaps[f"rows.{position}"] = range(position, start)
+        position = max(position, stop)
     return gaps

@@ -10,7 +10,7 @@ import os
 import secrets
 import shutil
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from bridgerl.errors import Busy, StorageFault, UserError
 from bridgerl.runs.failpoint import failpoint
@@ -26,9 +26,20 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def require_intact(ok: bool, where: Path | str, why: str) -> None:
+    """Refuse what no writer of ours leaves behind."""
+    if not ok:
+        raise StorageFault(f"{where} is damaged: {why}")
+
+
 def to_json(data: Any) -> bytes:
     """Canonical JSON: sorted keys, no NaN."""
     return json.dumps(data, sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def is_count(value: object) -> TypeGuard[int]:
+    """Whether this is a whole number from 0 on, and no bool."""
+    return type(value) is int and value >= 0
 
 
 def finite(data: Any) -> Any:
@@ -43,7 +54,7 @@ def finite(data: Any) -> Any:
 def parse_json(data: bytes, name: str) -> Any:
     """Strict JSON: no duplicate keys, no NaN, no bombs; the fault names the file."""
 
-    def no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result = dict(pairs)
         if len(result) != len(pairs):
             raise ValueError("duplicate keys")
@@ -59,10 +70,7 @@ def parse_json(data: bytes, name: str) -> Any:
         if len(data) > MAX_JSON_BYTES:
             raise ValueError("too large")
         return json.loads(
-            data.decode(),
-            object_pairs_hook=no_duplicates,
-            parse_float=finite,
-            parse_constant=finite,
+            data.decode(), object_pairs_hook=distinct, parse_float=finite, parse_constant=finite
         )
     except (ValueError, RecursionError) as error:
         raise StorageFault(f"{name} is damaged: {error}") from None
@@ -76,11 +84,9 @@ def to_sealed_json(data: dict[str, Any]) -> bytes:
 def open_sealed_json(data: bytes, name: str) -> dict[str, Any]:
     """The object behind `to_sealed_json`, proven to be unchanged."""
     value = parse_json(data, name)
-    if not isinstance(value, dict):
-        raise StorageFault(f"{name} is damaged: not a JSON object")
+    require_intact(isinstance(value, dict), name, "not a JSON object")
     seal = value.pop(SEAL, None)
-    if seal != sha256(to_json(value)):
-        raise StorageFault(f"{name} is damaged: its checksum differs")
+    require_intact(seal == sha256(to_json(value)), name, "its checksum differs")
     return value
 
 
@@ -99,6 +105,11 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
 def read_json_bytes(path: Path) -> bytes:
     """Read a file that should hold JSON, but not all of one that is far too large for it."""
     return read_bytes(path, MAX_JSON_BYTES + 1)
+
+
+def read_json(path: Path) -> Any:
+    """The value in a file of strict JSON."""
+    return parse_json(read_json_bytes(path), str(path))
 
 
 def open_owned(path: Path, mode: Literal["a+b", "ab"]) -> io.FileIO:
@@ -158,9 +169,7 @@ def publish_file(path: Path, data: bytes) -> None:
 def publish_folder(path: Path, files: dict[str, bytes], manifest: dict[str, Any]) -> None:
     """Write a folder of files with a checksummed manifest, under its name at once or not at all."""
     temporary = path.parent / f".tmp-{path.name}-{secrets.token_hex(4)}"
-    listing = [
-        {"name": key, "size": len(data), "sha256": sha256(data)} for key, data in files.items()
-    ]
+    listing = [{"name": k, "size": len(v), "sha256": sha256(v)} for k, v in files.items()]
     try:
         temporary.mkdir()
         for key, data in files.items():
@@ -192,28 +201,25 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if type(version) is int and version > FORMAT:
         raise UserError(f"{path} has format {version}, this release reads format {FORMAT}")
     manifest = open_sealed_json(data, str(path))
-    if version != FORMAT or not isinstance(manifest.get("files"), list):
-        raise StorageFault(f"{path} is damaged: not a manifest")
+    ok = version == FORMAT and isinstance(manifest.get("files"), list)
+    require_intact(ok, path, "not a manifest")
     return manifest
 
 
 def read_folder(folder: Path, names: set[str]) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Manifest and files of a published folder; exactly these names, every checksum verified."""
     manifest = read_manifest(folder)
-    rows = manifest["files"]
-    if not all(isinstance(r, dict) and isinstance(r.get("name"), str) for r in rows):
-        raise StorageFault(f"{folder / MANIFEST} is damaged: not a list of files")
-    if sorted(r["name"] for r in rows) != sorted(names):
-        raise StorageFault(f"{folder / MANIFEST} is damaged: it lists other files than expected")
-    files = {}
+    rows, where, files = manifest["files"], folder / MANIFEST, {}
+    ok = all(isinstance(r, dict) and isinstance(r.get("name"), str) for r in rows)
+    require_intact(ok, where, "not a list of files")
+    ok = sorted(r["name"] for r in rows) == sorted(names)
+    require_intact(ok, where, "it lists other files than expected")
     for row in rows:
         path, size = folder / row["name"], row.get("size")
-        if type(size) is not int or size < 0:
-            raise StorageFault(f"{folder / MANIFEST} is damaged: a size is not a size")
-        data = read_bytes(path, size + 1)
-        if len(data) != size or sha256(data) != row.get("sha256"):
-            raise StorageFault(f"{path} is damaged: size or checksum differs from the manifest")
-        files[row["name"]] = data
+        require_intact(is_count(size), where, "a size is not a size")
+        data = files[row["name"]] = read_bytes(path, size + 1)
+        ok = len(data) == size and sha256(data) == row.get("sha256")
+        require_intact(ok, path, "size or checksum differs from the manifest")
     return manifest, files
 
 
@@ -254,9 +260,8 @@ class RunLock:
             self._file.close()
             if not isinstance(error, BlockingIOError):
                 raise
-            raise Busy(
-                f"{path.parent} is being written by process {holder}; wait for it or change --out"
-            ) from None
+            what = f"{path.parent} is being written by process {holder}"
+            raise Busy(f"{what}; wait for it or change --out") from None
         with contextlib.suppress(OSError):  # On a full disk it is a lock all the same.
             self._file.truncate(0)
             self._file.write(str(os.getpid()).encode())

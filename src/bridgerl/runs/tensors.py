@@ -2,7 +2,6 @@
 
 import safetensors
 import safetensors.torch
-import torch
 from torch import Tensor
 
 from bridgerl.errors import StorageFault
@@ -10,12 +9,8 @@ from bridgerl.errors import StorageFault
 
 def pack(tensors: dict[str, Tensor]) -> bytes:
     """Tensors as safetensors bytes."""
-    return safetensors.torch.save(
-        {
-            k: v.detach().cpu().clone(memory_format=torch.contiguous_format)
-            for k, v in tensors.items()
-        }
-    )
+    copies = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+    return safetensors.torch.save(copies)
 
 
 def unpack(data: bytes, name: str) -> dict[str, Tensor]:
@@ -35,6 +30,11 @@ def check_fit(given: dict[str, Tensor], wanted: dict[str, Tensor], where: str) -
             raise StorageFault(f"{where} does not fit this agent: {name} is unknown or missing")
         if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
             raise StorageFault(f"{where} does not fit this agent: {name} has another shape or type")
+
+
+def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors by their names behind a prefix."""
+    return {prefix + k: v for k, v in tensors.items()}
 
 
 def without_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

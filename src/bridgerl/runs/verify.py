@@ -23,7 +23,12 @@ def verify(path: Path) -> list[str]:
         raise StorageFault(f"{path} is finished but has no checkpoint")
     for _, folder in found + run.checkpoints("weights"):
         try:
-            _verify_checkpoint(run, folder, capacity)
+            if folder.name.startswith("weights-"):
+                checkpoint.load_weights(folder)
+            else:
+                checkpoint.load(run, folder)
+                for _ in checkpoint.replay_rows(run, folder, capacity):
+                    pass
         except StorageFault:
             if os.path.lexists(folder):
                 raise
@@ -33,16 +38,6 @@ def verify(path: Path) -> list[str]:
         run.records()
         checked.append(run.metrics_file.name)
     return checked
-
-
-def _verify_checkpoint(run: RunFolder, path: Path, capacity: int) -> None:
-    """Every checksum of one checkpoint, its replay rows and its part of the log."""
-    if path.name.startswith("weights-"):
-        checkpoint.load_weights(path)
-        return
-    checkpoint.load(run, path)
-    for _ in checkpoint.replay_rows(run, path, capacity):
-        pass
 
 
 def compare(a: Path, b: Path) -> str | None:
@@ -79,9 +74,8 @@ def _compare_checkpoints(a: RunFolder, b: RunFolder) -> str | None:
 
 def _replay_digest(run: RunFolder, path: Path) -> str:
     """Digest of the live replay rows in order, however they are split over files."""
-    capacity = run.read_config().train.buffer_size
     digest = hashlib.sha256()
-    for _, rows in checkpoint.replay_rows(run, path, capacity):
+    for _, rows in checkpoint.replay_rows(run, path, run.read_config().train.buffer_size):
         digest.update(rows.numpy().tobytes())
     return digest.hexdigest()
 

@@ -23,7 +23,7 @@ from bridgerl.critics import CriticConfig
 from bridgerl.errors import StorageFault, UserError, nearest
 from bridgerl.nn.flat import GuardedAdam
 from bridgerl.runs.log import SB3_TAGS
-from bridgerl.runs.tensors import check_fit, without_prefix
+from bridgerl.runs.tensors import check_fit, with_prefix, without_prefix
 from bridgerl.sb3 import files, settings
 from bridgerl.sb3.policy import AgentPolicy, flat
 from bridgerl.streams import Streams
@@ -46,6 +46,10 @@ class ActorCritic(OffPolicyAlgorithm):
     critic_name: ClassVar[str | None] = None
     """The one critic of a class, None: any."""
     policy: AgentPolicy
+
+    def __init_subclass__(cls, critic: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.critic_name = critic or cls.critic_name
 
     def __init__(  # noqa: PLR0913
         self,
@@ -92,28 +96,20 @@ class ActorCritic(OffPolicyAlgorithm):
             own, other = type(self).__name__, config.critic_name
             raise UserError(f"{own} has no critic {other}; ActorCritic takes any")
         changes = settings.widths(policy_kwargs or {})
-        if tau is not None:
-            changes["critic"]["polyak"] = tau
-            if hasattr(config.actor, "polyak"):  # Not every actor has a target policy.
-                changes["actor"]["polyak"] = tau
-        config = settings.change(config, "actor", changes["actor"] | (actor_kwargs or {}))
-        config = settings.change(config, "critic", changes["critic"] | (critic_kwargs or {}))
+        for part, given in (("actor", actor_kwargs), ("critic", critic_kwargs)):
+            if tau is not None and hasattr(getattr(config, part), "polyak"):
+                changes[part]["polyak"] = tau  # Not every actor has a target policy.
+            config = settings.change(config, part, changes[part] | (given or {}))
+        amounts = (buffer_size, learning_starts, batch_size, config.critic.polyak, gamma)
+        pace = (train_freq, gradient_steps, action_noise)
+        replay = (replay_buffer_class, replay_buffer_kwargs, optimize_memory_usage, n_steps)
         super().__init__(
             policy,
             env,  # pyright: ignore[reportArgumentType]
             learning_rate,  # pyright: ignore[reportArgumentType]
-            buffer_size,
-            learning_starts,
-            batch_size,
-            config.critic.polyak,
-            gamma,
-            train_freq,
-            gradient_steps,
-            action_noise,
-            replay_buffer_class,
-            replay_buffer_kwargs,
-            optimize_memory_usage,
-            n_steps,
+            *amounts,
+            *pace,
+            *replay,
             stats_window_size=stats_window_size,
             tensorboard_log=tensorboard_log and str(tensorboard_log),
             verbose=verbose,
@@ -129,7 +125,6 @@ class ActorCritic(OffPolicyAlgorithm):
 
     @property
     def agent(self) -> Agent:
-        """The actor and the critic that learn."""
         return self.policy.agent
 
     def _setup_model(self) -> None:
@@ -149,7 +144,6 @@ class ActorCritic(OffPolicyAlgorithm):
         self.lr_schedule = FloatSchedule(rate)
 
     def set_random_seed(self, seed: int | None = None) -> None:
-        """Seed Stable-Baselines3's generators and ours."""
         super().set_random_seed(seed)
         if seed is not None:
             fresh = Streams(seed, str(self.device))
@@ -185,10 +179,7 @@ class ActorCritic(OffPolicyAlgorithm):
         super().dump_logs()
 
     def set_parameters(
-        self,
-        load_path_or_dict: Any,
-        exact_match: bool = True,
-        device: torch.device | str = "auto",
+        self, load_path_or_dict: Any, exact_match: bool = True, device: torch.device | str = "auto"
     ) -> None:
         """Take the weights of a state dict or of a saved model, in place."""
         if not isinstance(load_path_or_dict, dict):
@@ -229,24 +220,22 @@ class ActorCritic(OffPolicyAlgorithm):
             message = f"no file holds {lost}: to train on as before, pass it to load()"
             warnings.warn(message, stacklevel=2)
         config, spaces = settings.from_json(header.agent), _boxes(tensors)
+        stored = dict(vars(header.attributes))
+        stored["train_freq"] = stored["train_freq"], stored.pop("train_unit")
         if env is not None:
             env = cls._wrap_env(env)
             check_for_correct_spaces(env, *spaces)
+            stored["n_envs"] = env.num_envs
         parts = {"actor": config.actor, "critic": config.critic, "preset": config.preset}
         model = cls(env=env, device=device, _init_setup_model=False, **parts)
         model.config = config
         model.observation_space, model.action_space = spaces
-        stored = dict(vars(header.attributes))
-        stored["train_freq"] = stored["train_freq"], stored.pop("train_unit")
-        if env is not None:
-            stored["n_envs"] = env.num_envs
         vars(model).update(stored | kwargs)
         try:
             model._setup_model()
         except (RuntimeError, MemoryError) as error:  # How torch and NumPy say it.
-            raise StorageFault(
-                f"no memory for the model that the file describes: {error}"
-            ) from None
+            what = "no memory for the model that the file describes"
+            raise StorageFault(f"{what}: {error}") from None
         weights = without_prefix(tensors, "agent.")
         check_fit(weights, model.agent.state_dict(), "the saved model")
         model.agent.load_state_dict(weights)
@@ -257,19 +246,16 @@ class ActorCritic(OffPolicyAlgorithm):
         return model
 
     def save_replay_buffer(self, path: files.Place) -> None:
-        """Write the replay buffer as safetensors, whatever suffix a callback gives it."""
         files.write_buffer(path, self.replay_buffer)
 
     def load_replay_buffer(self, path: files.Place, truncate_last_traj: bool = True) -> None:
-        """Fill the replay buffer from a file of the same capacity."""
         files.read_buffer(path, self.replay_buffer)
 
     def _tensors(self) -> dict[str, Tensor]:
-        """Weights, optimisers, random streams and the bounds of the spaces."""
-        streams = {f"stream.{k}": v for k, v in self.streams.state().items()}
         spaces: Any = {name: getattr(self, name) for name in SPACES}
         lows = {f"{k}.low": torch.from_numpy(v.low) for k, v in spaces.items()}
         highs = {f"{k}.high": torch.from_numpy(v.high) for k, v in spaces.items()}
+        streams = with_prefix("stream.", self.streams.state())
         return self.policy.state_dict() | streams | lows | highs
 
     def _header(self) -> files.Header:
@@ -310,7 +296,6 @@ def to_batch(samples: ReplayBufferSamples, gamma: float) -> Batch:
 
 
 def _boxes(tensors: dict[str, Tensor]) -> list[gym.spaces.Box]:
-    """The spaces of observations and actions."""
     try:
         bounds = [(tensors[f"{k}.low"].numpy(), tensors[f"{k}.high"].numpy()) for k in SPACES]
         return [gym.spaces.Box(low, high, dtype=low.dtype.type) for low, high in bounds]

@@ -3,43 +3,29 @@
 from bridgerl.sb3.algorithm import ActorCritic
 
 
-class CDQ(ActorCritic):
+class CDQ(ActorCritic, critic="cdq"):
     """With clipped double Q."""
 
-    critic_name = "cdq"
 
-
-class DBC(ActorCritic):
+class DBC(ActorCritic, critic="dbc"):
     """With the Diffusion Bridge Critic."""
 
-    critic_name = "dbc"
 
-
-class DSAC(ActorCritic):
+class DSAC(ActorCritic, critic="dsac"):
     """With the Gaussian critic of distributional SAC."""
 
-    critic_name = "dsac"
 
-
-class IQN(ActorCritic):
+class IQN(ActorCritic, critic="iqn"):
     """With implicit quantiles."""
 
-    critic_name = "iqn"
 
-
-class TQC(ActorCritic):
+class TQC(ActorCritic, critic="tqc"):
     """With truncated quantiles."""
 
-    critic_name = "tqc"
 
-
-class VF(ActorCritic):
+class VF(ActorCritic, critic="vf"):
     """With Value Flows."""
 
-    critic_name = "vf"
 
-
-class VDRL(ActorCritic):
+class VDRL(ActorCritic, critic="vdrl"):
     """With value diffusion."""
-
-    critic_name = "vdrl"

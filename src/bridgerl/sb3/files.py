@@ -53,9 +53,8 @@ class Attributes:
         for name, low in least.items():
             if getattr(self, name) < low:
                 raise UserError(f"{name} must be at least {low}, got {getattr(self, name)}")
-        rate = self.learning_rate
-        if rate is not None and not 0 <= rate < 1:
-            raise UserError(f"learning_rate must be in [0, 1), got {rate}")
+        if self.learning_rate is not None and not 0 <= self.learning_rate < 1:
+            raise UserError(f"learning_rate must be in [0, 1), got {self.learning_rate}")
         if not 0 <= self.gamma <= 1:
             raise UserError(f"gamma must be in [0, 1], got {self.gamma}")
         if self.seed is not None and not 0 <= self.seed < 2**32:
@@ -103,9 +102,21 @@ def write_model(place: Place, header: Header, tensors: dict[str, Tensor]) -> Non
 def read_model(place: Place) -> tuple[Header, dict[str, Tensor]]:
     """Read a model back; damaged, foreign and swollen files are refused."""
     name, data = _read(place, ".zip")
-    members = _unzip(name, data)
-    header = Header.decode(members[CONFIG], f"{CONFIG} of {name}")
-    return header, unpack(members[TENSORS], f"{TENSORS} of {name}")
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            rows = archive.infolist()
+            names = sorted(row.filename for row in rows)
+            if "_stable_baselines3_version" in names:
+                raise UserError(f"{name} is Stable-Baselines3's own format; pickles are not read")
+            # Stored ones, so that no member is larger than the file itself.
+            stored = all(row.compress_type == zipfile.ZIP_STORED for row in rows)
+            if names != [CONFIG, TENSORS] or not stored:
+                raise StorageFault(f"{name} is not a model of bridgerl.sb3")
+            config, tensors = archive.read(CONFIG), archive.read(TENSORS)
+    except (zipfile.BadZipFile, ValueError, EOFError, OSError, RuntimeError) as error:
+        raise StorageFault(f"{name} is damaged: {error}") from None
+    header = Header.decode(config, f"{CONFIG} of {name}")
+    return header, unpack(tensors, f"{TENSORS} of {name}")
 
 
 def write_buffer(place: Place, buffer: object) -> None:
@@ -129,12 +140,10 @@ def read_buffer(place: Place, buffer: object) -> None:
     pos, full = int(state.pop("pos")), bool(state.pop("full"))
     size, n_envs = state.pop("capacity").tolist()
     if (size, n_envs) != (buffer.buffer_size, buffer.n_envs):
-        raise UserError(
-            f"{name} holds {size} rows of {n_envs} environments, but this model "
-            f"{buffer.buffer_size} rows of {buffer.n_envs}; make it with the same sizes"
-        )
-    if not 0 <= pos < size:
-        raise StorageFault(f"{name} is damaged: position {pos}")
+        held, own = f"{size} rows of {n_envs}", f"{buffer.buffer_size} rows of {buffer.n_envs}"
+        what = f"{name} holds {held} environments, but this model {own}"
+        raise UserError(f"{what}; make it with the same sizes")
+    store.require_intact(0 <= pos < size, name, f"position {pos}")
     before, used = _used(buffer), size if full else pos + 1
     check_fit(state, _rows(buffer, used), name)
     for key, rows in state.items():
@@ -159,22 +168,6 @@ def _used(buffer: ReplayBuffer) -> int:
 def _rows(buffer: ReplayBuffer, count: int) -> dict[str, Tensor]:
     held = [name for name in ARRAYS if hasattr(buffer, name)]
     return {name: torch.from_numpy(getattr(buffer, name)[:count]) for name in held}
-
-
-def _unzip(name: str, data: bytes) -> dict[str, bytes]:
-    """The two members; stored ones, so that none is larger than the file itself."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            rows = archive.infolist()
-            names = sorted(row.filename for row in rows)
-            if "_stable_baselines3_version" in names:
-                raise UserError(f"{name} is Stable-Baselines3's own format; pickles are not read")
-            stored = all(row.compress_type == zipfile.ZIP_STORED for row in rows)
-            if names != [CONFIG, TENSORS] or not stored:
-                raise StorageFault(f"{name} is not a model of bridgerl.sb3")
-            return {key: archive.read(key) for key in names}
-    except (zipfile.BadZipFile, ValueError, EOFError, OSError, RuntimeError) as error:
-        raise StorageFault(f"{name} is damaged: {error}") from None
 
 
 def _renamed(place: Place) -> Place:

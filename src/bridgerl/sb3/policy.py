@@ -1,5 +1,6 @@
 """The agent as Stable-Baselines3 sees it: a policy that turns observations into actions."""
 
+from functools import partial
 from typing import Any, NoReturn, Self
 
 import gymnasium as gym
@@ -42,12 +43,8 @@ class AgentPolicy(BasePolicy):
         """Actions in [-1, 1], which `predict` stretches to the bounds."""
         # QVPO draws candidates in any case; equal observations must still give equal actions.
         fixed = torch.Generator(self.device).manual_seed(0) if deterministic else None
-        return self.agent.actor.act(
-            flat(observation),
-            self.agent.critic.q_rank,
-            explore=not deterministic,
-            generator=fixed or self._explore,
-        )
+        act = partial(self.agent.actor.act, flat(observation), self.agent.critic.q_rank)
+        return act(explore=not deterministic, generator=fixed or self._explore)
 
     def set_training_mode(self, mode: bool) -> None:
         """Nothing to switch: an agent has one mode, in `bridgerl train` as well as here."""

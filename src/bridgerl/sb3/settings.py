@@ -60,9 +60,8 @@ def widths(policy_kwargs: Changes) -> dict[str, Changes]:
     """SB3's `net_arch`, one list or a dict of `pi` and `qf`, as settings of actor and critic."""
     other = ", ".join(set(policy_kwargs) - {"net_arch"})
     if other:
-        raise UserError(
-            f"policy_kwargs takes net_arch, not {other}; see actor_kwargs and critic_kwargs"
-        )
+        what = f"policy_kwargs takes net_arch, not {other}"
+        raise UserError(f"{what}; see actor_kwargs and critic_kwargs")
     arch = policy_kwargs.get("net_arch")
     if arch is None:
         return {"actor": {}, "critic": {}}

@@ -3,49 +3,31 @@
 import os
 import sys
 import time
-from typing import Self
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    SpinnerColumn,
-    Task,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.text import Text
 
 
-class Display:
+class Display(progress.Progress):
     """A live bar on a terminal, a line per evaluation elsewhere, silence when asked."""
 
     def __init__(self, total: int, *, quiet: bool = False) -> None:
-        self.console = _Console(quiet=quiet, highlight=False)
-        self._live = self.console.is_terminal and not quiet
-        self._progress = Progress(
-            SpinnerColumn(),
-            BarColumn(bar_width=28),
-            MofNCompleteColumn(),
+        console = _Console(quiet=quiet, highlight=False)
+        super().__init__(
+            progress.SpinnerColumn(),
+            progress.BarColumn(bar_width=28),
+            progress.MofNCompleteColumn(),
             _Speed(),
-            TextColumn("eta"),
-            TimeRemainingColumn(),
-            TextColumn("train return {task.fields[result]}"),
-            console=self.console,
-            disable=not self._live,
+            progress.TextColumn("eta"),
+            progress.TimeRemainingColumn(),
+            progress.TextColumn("train return {task.fields[result]}"),
+            console=console,
+            disable=quiet or not console.is_terminal,
             speed_estimate_period=10.0,  # Warm-up steps are much faster than the others.
         )
-        self._task = self._progress.add_task("", total=total, result="-")
+        self._bar = self.add_task("", total=total, result="-")
         self._due = 0.0
-
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
 
     def say(self, text: str) -> None:
         """Print a line above the bar; a run outlives the reader of its output."""
@@ -55,35 +37,31 @@ class Display:
             self.console.quiet = True
 
     def warn(self, text: str) -> None:
-        """Print a warning to stderr, whatever else is silent."""
-        self._progress.stop()
+        """Print to stderr, whatever else is silent."""
+        self.stop()
         print(f"bridgerl: warning: {text}", file=sys.stderr)
-        self._progress.start()
+        self.start()
 
-    def update(self, step: int, last_return: float | None) -> None:
+    def show(self, step: int, last_return: float | None) -> None:
         """Move the bar, at most twice a second."""
-        if self._live and time.monotonic() >= self._due:
+        if not self.disable and time.monotonic() >= self._due:
             self._due = time.monotonic() + 0.5
             result = "-" if last_return is None else f"{last_return:.1f}"
-            self._progress.update(self._task, completed=step, result=result)
+            self.update(self._bar, completed=step, result=result)
 
     def finish(self, step: int) -> None:
-        """Leave the bar at the last step."""
-        self._progress.update(self._task, total=step, completed=step)
+        self.update(self._bar, total=step, completed=step)
 
 
-class _Speed(ProgressColumn):
-    """Steps a second of late."""
-
-    def render(self, task: Task) -> Text:
+class _Speed(progress.ProgressColumn):
+    def render(self, task: progress.Task) -> Text:
         return Text(f"{task.speed or 0:.0f} steps/s")
 
 
 class _Console(Console):
-    """A console that falls silent when nobody reads it any more."""
+    """A console that falls silent when nobody reads it any more, where rich would exit."""
 
     def on_broken_pipe(self) -> None:
-        """Go on without output, where rich would end the process."""
         self.quiet = True
         silence_stdout()
 

@@ -18,7 +18,8 @@ from bridgerl.types import EnvSpec
 # Untyped on purpose: the engine is a compiled module without stubs.
 _mujoco: Any = importlib.import_module("mujoco")
 FLOAT32_MAX = float(np.finfo(np.float32).max)
-MUJOCO_DIVERGED = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC", "mjWARN_BADCTRL")
+_NAMES = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC", "mjWARN_BADCTRL")
+MUJOCO_DIVERGED = [getattr(_mujoco.mjtWarning, name).value for name in _NAMES]
 
 
 class Outcome(NamedTuple):
@@ -43,17 +44,15 @@ class Task:
             self.env.close()
             raise
         self.actions: list[np.ndarray] = []
-        self._seed = seed
-        self._purpose = purpose
+        self._seed, self._purpose, self._episode_seed = seed, purpose, 0
         space = self.env.action_space
         assert isinstance(space, gym.spaces.Box)
         self._shape, self._dtype = space.shape, space.dtype
         self._half_low = 0.5 * space.low.astype(np.float64).reshape(-1)
         self._half_high = 0.5 * space.high.astype(np.float64).reshape(-1)
-        self._warnings = _divergence_counters(self.env)
-        self.obs = np.zeros(self.spec.obs_dim, np.float32)
-        self.reward = 0.0
-        self._episode_seed = 0
+        data: Any = getattr(self.env.unwrapped, "data", None)
+        self._mujoco_data = data if isinstance(data, _mujoco.MjData) else None
+        self.obs, self.reward = np.zeros(self.spec.obs_dim, np.float32), 0.0
 
     @property
     def time_limit(self) -> int | None:
@@ -68,8 +67,7 @@ class Task:
             obs, _ = self.env.reset(seed=self._episode_seed)
         except Exception as error:
             raise self._fault(f"reset raised {type(error).__name__}: {error}") from error
-        self.obs = self._observation(obs)
-        self.reward = 0.0
+        self.obs, self.reward = self._observation(obs), 0.0
         return self.obs
 
     def step(self, action: np.ndarray) -> Outcome:
@@ -79,21 +77,20 @@ class Task:
         wide = action.astype(np.float64)
         scaled = (1.0 - wide) * self._half_low + (1.0 + wide) * self._half_high
         try:
-            obs, reward, terminated, truncated, _ = self.env.step(
-                scaled.astype(self._dtype).reshape(self._shape)
-            )
+            scaled = scaled.astype(self._dtype).reshape(self._shape)
+            obs, reward, terminated, truncated, _ = self.env.step(scaled)
             self.reward = float(reward)
         except Exception as error:
             raise self._fault(f"step raised {type(error).__name__}: {error}") from error
         self.obs = self._observation(obs)
         if not abs(self.reward) <= FLOAT32_MAX:
             raise self._fault(f"reward is {self.reward}, not finite in float32")
-        diverged = self._warnings is not None and bool(self._warnings().any())
+        data = self._mujoco_data
+        diverged = data is not None and bool(data.warning.number[MUJOCO_DIVERGED].any())
         if diverged:
             self.reward = 0.0  # A jump back to the start can pay thousands.
-        return Outcome(
-            self.obs, self.reward, bool(terminated), bool(truncated) or diverged, diverged
-        )
+        truncated = bool(truncated) or diverged
+        return Outcome(self.obs, self.reward, bool(terminated), truncated, diverged)
 
     def replay(self, key: tuple[int, ...], actions: np.ndarray) -> None:
         """Rebuild an episode under way from its key and its actions."""
@@ -127,7 +124,7 @@ class Task:
 
 def make(env_id: str) -> gym.Env[Any, Any]:
     """Make a registered or `module:Name-v0` environment, or refuse with the nearest id."""
-    _quiet_mujoco()
+    _mujoco.set_mju_user_warning(lambda _: None)  # Or MUJOCO_LOG.TXT appears; we read counters.
     if ":" in env_id and os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # As `python -m` does, so that both commands find my_module.
     try:
@@ -152,23 +149,17 @@ def check_spaces(env_id: str, env: gym.Env[Any, Any]) -> EnvSpec:
     """Sizes of a task, or a refusal that names the space and what is wanted."""
     obs, action = env.observation_space, env.action_space
     if not isinstance(obs, gym.spaces.Box):
-        raise UserError(
-            f"{env_id} has a {type(obs).__name__} observation space; a Box is needed "
-            "(wrap it, e.g. with gymnasium.wrappers.FlattenObservation)"
-        )
+        hint = "a Box is needed (wrap it, e.g. with gymnasium.wrappers.FlattenObservation)"
+        raise UserError(f"{env_id} has a {type(obs).__name__} observation space; {hint}")
     if not isinstance(action, gym.spaces.Box):
-        raise UserError(
-            f"{env_id} has a {type(action).__name__} action space; "
-            "continuous control needs a Box with finite bounds"
-        )
+        hint = "continuous control needs a Box with finite bounds"
+        raise UserError(f"{env_id} has a {type(action).__name__} action space; {hint}")
     for name, space in (("observation", obs), ("action", action)):
         if int(np.prod(space.shape)) == 0:
             raise UserError(f"{env_id} has an empty {name} space {space.shape}")
-    if not (np.isfinite(action.low).all() and np.isfinite(action.high).all()):
-        raise UserError(
-            f"{env_id} has an action space with infinite or NaN bounds; "
-            "give it finite ones, e.g. with gymnasium.wrappers.TransformAction"
-        )
+    if not np.isfinite([action.low, action.high]).all():
+        hint = "give it finite ones, e.g. with gymnasium.wrappers.TransformAction"
+        raise UserError(f"{env_id} has an action space with infinite or NaN bounds; {hint}")
     if not (action.low < action.high).all():
         raise UserError(f"{env_id} has an action whose low is not below its high")
     if not np.issubdtype(action.dtype, np.floating):
@@ -181,40 +172,18 @@ def check_env(env_id: str, steps: int = 200) -> dict[str, Any]:
     with closing(Task(env_id, 0, "check")) as task:
         traces = [_trace(task, steps) for _ in range(2)]
     same = len({len(t) for t in traces}) == 1 and all(map(np.array_equal, *traces))
-    return {
-        "env": env_id,
-        "obs_dim": task.spec.obs_dim,
-        "action_dim": task.spec.action_dim,
-        "reproducible": same,
-        "time_limit": task.time_limit,
-        "versions": versions(),
-    }
+    sizes = {"obs_dim": task.spec.obs_dim, "action_dim": task.spec.action_dim}
+    facts = {"reproducible": same, "time_limit": task.time_limit, "versions": versions()}
+    return {"env": env_id} | sizes | facts
 
 
 def _trace(task: Task, steps: int) -> list[np.ndarray]:
     """Observations and rewards of a few episodes under fixed random actions."""
-    draws = np.random.default_rng(0)
-    episode = 0
-    rows = [task.reset(episode)]
+    draws, episode, rows = np.random.default_rng(0), 0, [task.reset(0)]
     for _ in range(steps):
-        action = draws.uniform(-1, 1, task.spec.action_dim).astype(np.float32)
-        out = task.step(action)
+        out = task.step(draws.uniform(-1, 1, task.spec.action_dim).astype(np.float32))
         rows.append(np.append(out.obs.astype(np.float64), out.reward))
         if out.terminated or out.truncated:
             episode += 1
             rows.append(task.reset(episode))
     return rows
-
-
-def _quiet_mujoco() -> None:
-    """Keep MUJOCO_LOG.TXT out of the working folder; we read the counters instead."""
-    _mujoco.set_mju_user_warning(lambda _: None)
-
-
-def _divergence_counters(env: gym.Env[Any, Any]) -> Any:
-    """A reader of MuJoCo's divergence counters, or None for other engines."""
-    data: Any = getattr(env.unwrapped, "data", None)
-    if not isinstance(data, _mujoco.MjData):
-        return None
-    index = [getattr(_mujoco.mjtWarning, name).value for name in MUJOCO_DIVERGED]
-    return lambda: data.warning.number[index]

@@ -13,6 +13,9 @@ from bridgerl.runs.failpoint import failpoint
 from bridgerl.streams import derive_seed
 from bridgerl.training.envs import Outcome, Task
 
+Act = Callable[[np.ndarray], np.ndarray]
+Stop = Callable[[], bool] | None
+
 
 @dataclass(frozen=True)
 class EvalResult:
@@ -33,19 +36,11 @@ class EvalResult:
 
 
 def evaluate(
-    agent: Agent,
-    task: Task,
-    config: EvalConfig,
-    *,
-    seed: int,
-    key: int,
-    stopped: Callable[[], bool] = lambda: False,
+    agent: Agent, task: Task, config: EvalConfig, *, seed: int, key: int, stopped: Stop = None
 ) -> EvalResult | None:
     """Play episodes; the same seed and key give the same ones. None when stopped on the way."""
     generator = torch.Generator(agent.device).manual_seed(derive_seed(seed, "eval-actions", key))
-    returns: list[float] = []
-    lengths: list[int] = []
-    diverged = 0
+    returns, lengths, diverged = [], [], 0
     act = partial(agent.act, explore=False, generator=generator)
     for episode in range(config.episodes):
         steps = play_episode(task, (key, episode), act, config.max_steps, stopped)
@@ -62,17 +57,13 @@ def evaluate(
 
 
 def play_episode(
-    task: Task,
-    key: tuple[int, ...],
-    act: Callable[[np.ndarray], np.ndarray],
-    max_steps: int,
-    stopped: Callable[[], bool] = lambda: False,
+    task: Task, key: tuple[int, ...], act: Act, max_steps: int, stopped: Stop = None
 ) -> list[tuple[np.ndarray, Outcome]] | None:
     """Each observation (o,) acted on and what came of it. None when stopped on the way."""
     steps: list[tuple[np.ndarray, Outcome]] = []
     obs, done = task.reset(*key), False
     while not done and len(steps) < max_steps:
-        if stopped():
+        if stopped and stopped():
             return None
         out = task.step(act(obs))
         steps.append((obs, out))

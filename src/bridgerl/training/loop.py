@@ -3,13 +3,13 @@
 import contextlib
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from bridgerl.agent import Agent
 from bridgerl.config import RunConfig, checked
 from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs import checkpoint, store
@@ -22,7 +22,7 @@ from bridgerl.training.evaluate import evaluate
 from bridgerl.training.process import StopSignal, check_device, tuned_process
 from bridgerl.training.replay import check_memory
 from bridgerl.training.state import Counters, RunState
-from bridgerl.training.step import Episode, TrainStep
+from bridgerl.training.step import TrainStep
 from bridgerl.training.threads import settle_threads
 
 FAILED_SAVES_IN_A_ROW = 3
@@ -45,15 +45,12 @@ def train(config: RunConfig, *, quiet: bool = False) -> Path:
     config = checked(config)
     run = RunFolder(config.folder)
     check_device(config.train.device)
-    task = Task(config.env, config.seed)
-    try:
+    with contextlib.closing(Task(config.env, config.seed)) as task:
         config = settle_threads(config, task.spec)
         check_memory(task.spec, min(config.train.buffer_size, config.steps))
         run.check(config, task.spec)
-        with (
-            contextlib.closing(Trainer(config, task)) as trainer,
-            tuned_process(config.train.threads),
-        ):
+        trainer = Trainer(config, task)
+        with contextlib.closing(trainer.eval_task), tuned_process(config.train.threads):
             lock = run.open(config, task.spec)
             try:
                 with Display(config.steps, quiet=quiet) as display, StopSignal() as stop:
@@ -65,8 +62,6 @@ def train(config: RunConfig, *, quiet: bool = False) -> Path:
                 raise
             finally:
                 lock.release()
-    finally:
-        task.close()
     return run.path
 
 
@@ -78,14 +73,12 @@ class Trainer:
     stop: StopSignal
 
     def __init__(self, config: RunConfig, task: Task) -> None:
-        self.config = config
-        self.folder = RunFolder(config.folder)
-        self.task = task
+        self.config, self.folder, self.task = config, RunFolder(config.folder), task
         self.state = RunState(config, task)
+        self.agent = self.state.agent
         self.step = TrainStep(self.state, config.train)
         self.eval_task = Task(config.env, config.seed, "eval")
-        self._failed_saves = 0
-        self._warned: set[str] = set()
+        self._failed_saves, self._warned = 0, set[str]()
         self._clock = (time.monotonic(), 0)
         self._overhead = {"eval_seconds": 0.0, "checkpoint_seconds": 0.0}
 
@@ -98,18 +91,10 @@ class Trainer:
         return at_goal or self.counters.step >= self.config.steps
 
     @property
-    def agent(self) -> Agent:
-        return self.state.agent
-
-    @property
     def counters(self) -> Counters:
         return self.state.counters
 
-    def close(self) -> None:
-        self.eval_task.close()
-
     def run(self, display: Display, stop: StopSignal) -> None:
-        """Train to the end, or to the first signal."""
         self.display, self.stop = display, stop
         log = RunLog(self.folder, tensorboard=self.config.log.tensorboard)
         with contextlib.closing(log) as self.log:
@@ -129,8 +114,10 @@ class Trainer:
         while not finished and stopping is None:
             episode = self.step(figures=(c.step + 1) % config.log.every == 0)
             if episode is not None:
-                self._log_episode(episode)
-            self.display.update(c.step, c.recent[-1][0] if c.recent else None)
+                values = {"episode/return": episode.total, "episode/length": episode.length}
+                diverged = {"episode/diverged": True} if episode.diverged else {}
+                self.log.record("episode", c.step, values | diverged)
+            self.display.show(c.step, c.recent[-1][0] if c.recent else None)
             if c.step % config.log.every == 0:
                 self._log()
             if c.step % config.eval.every == 0 or c.step >= config.steps:
@@ -142,11 +129,6 @@ class Trainer:
         if not finished and stopping is not None:
             self.log.timing(c.step, **self._overhead)
             raise Stopped(stopping, c.step)
-
-    def _log_episode(self, episode: Episode) -> None:
-        values = {"episode/return": episode.total, "episode/length": episode.length}
-        diverged = {"episode/diverged": True} if episode.diverged else {}
-        self.log.record("episode", self.counters.step, values | diverged)
 
     def _log(self) -> None:
         c = self.counters
@@ -174,32 +156,20 @@ class Trainer:
         values["critic/q_over_bound"] = q / bound
         if self.agent.updates < SETTLED:
             return
-        if q > Q_ALARM * bound:
-            text = f"values reach {q:.4g} where no return exceeds {bound:.4g}; lower --critic.lr"
-            self._warn_once("divergence", text)
-        if advice := critic.advice(values):
-            self._warn_once("advice", advice)
-
-    def _warn_once(self, kind: str, text: str) -> None:
-        """Numbers move, the advice does not."""
-        if kind not in self._warned:
-            self._warned.add(kind)
-            self.display.warn(text)
+        text = f"values reach {q:.4g} where no return exceeds {bound:.4g}; lower --critic.lr"
+        alarm = text if q > Q_ALARM * bound else None
+        for kind, warning in (("divergence", alarm), ("advice", critic.advice(values))):
+            if warning and kind not in self._warned:  # Numbers move, the advice does not.
+                self._warned.add(kind)
+                self.display.warn(warning)
 
     def _evaluate(self) -> None:
-        """Evaluate, and keep new best weights."""
         c, config = self.counters, self.config
         if self.log.evaluations and self.log.evaluations[-1]["step"] == c.step:
             return
         started = time.monotonic()
-        result = evaluate(
-            self.agent,
-            self.eval_task,
-            config.eval,
-            seed=config.seed,
-            key=c.step,
-            stopped=lambda: self.stop.number is not None,
-        )
+        play = partial(evaluate, self.agent, self.eval_task, config.eval)
+        result = play(seed=config.seed, key=c.step, stopped=lambda: self.stop.number is not None)
         if result is None:  # Evaluated again when the run goes on.
             return
         values = {
@@ -245,7 +215,6 @@ class Trainer:
         self._overhead["checkpoint_seconds"] += time.monotonic() - started
 
     def _resume(self) -> None:
-        """Go on from the newest intact checkpoint, or begin."""
         config, say = self.config, self.display.say
         say(
             f"{config.env}: {config.actor_name}+{config.critic_name} ({config.preset}), "

@@ -32,9 +32,8 @@ class Player(NamedTuple):
 def load_agent(run: Path | str, weights: Which = "best") -> tuple[Agent, int]:
     """The agent of a run folder and the step its weights are from."""
     folder = RunFolder(Path(run))
-    config, spec = folder.read_config(), _spec(folder)
-    path = folder.weights(weights)
-    agent = build_agent(config.actor, config.critic, spec, Streams(config.seed))
+    config, path = folder.read_config(), folder.weights(weights)
+    agent = build_agent(config.actor, config.critic, _spec(folder), Streams(config.seed))
     wanted = {k: v for k, v in agent.state_dict().items() if plays(k)}
     given = without_prefix(checkpoint.load_weights(path), "agent.")
     given = {k: v for k, v in given.items() if plays(k)}
@@ -62,14 +61,9 @@ def play(run: Path, weights: Which, episodes: int, seed: int) -> dict[str, Any]:
     with playing(run, weights, episodes, seed) as player:
         result = evaluate(player.agent, player.task, player.config.eval, seed=seed, key=0)
     assert result is not None  # Nothing stops it on the way.
-    return {
-        "env": player.config.env,
-        "step": player.step,
-        "mean": result.mean,
-        "std": result.std,
-        "returns": result.returns,
-        "lengths": result.lengths,
-    }
+    played = {"env": player.config.env, "step": player.step}
+    summary = {"mean": result.mean, "std": result.std}
+    return played | summary | {"returns": result.returns, "lengths": result.lengths}
 
 
 def _spec(folder: RunFolder) -> EnvSpec:

@@ -6,6 +6,7 @@ import ctypes.util
 import gc
 import hashlib
 import platform
+import re
 import signal
 import sys
 import threading
@@ -30,7 +31,11 @@ def tuned_process(threads: int) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     torch.set_flush_denormal(True)
-    _keep_freed_memory()
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(ctypes.util.find_library("c"))
+        if hasattr(libc, "mallopt"):  # Or glibc returns freed activations, only to fault them in.
+            libc.mallopt(_M_TRIM_THRESHOLD, 2**30)
+            libc.mallopt(_M_MMAP_THRESHOLD, 2**30)
     # What lives as long as the run need not be looked at by every garbage collection.
     gc.collect()
     gc.freeze()
@@ -42,25 +47,14 @@ def tuned_process(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _keep_freed_memory() -> None:
-    """Stop glibc from returning every freed activation to the kernel, only to fault it in again."""
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(ctypes.util.find_library("c"))
-        if hasattr(libc, "mallopt"):
-            libc.mallopt(_M_TRIM_THRESHOLD, 2**30)
-            libc.mallopt(_M_MMAP_THRESHOLD, 2**30)
-
-
 def check_device(device: str) -> None:
     """Refuse a device that is not there; never fall back silently."""
     try:
         kind = torch.device(device).type
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        text = str(error).splitlines()[0]
-        raise UserError(
-            f"device {device!r} cannot be used: {text}; try --train.device cpu"
-        ) from None
+        what = f"device {device!r} cannot be used: {str(error).splitlines()[0]}"
+        raise UserError(f"{what}; try --train.device cpu") from None
     if kind == "meta":
         raise UserError("device 'meta' holds no numbers; try --train.device cpu")
 
@@ -69,32 +63,21 @@ def check_device(device: str) -> None:
 def fingerprint(threads: int, device: str) -> dict[str, Any]:
     """Everything two runs must share for equal bits."""
     cuda = torch.device(device).type == "cuda"
+    info = Path("/proc/cpuinfo")
+    text = info.read_text(errors="replace") if info.is_file() else ""
+    cpu = re.search("^model name[^:]*:(.*)", text, re.MULTILINE)
+    source = hashlib.sha256()  # Of our own code: another release may compute other bits.
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        source.update(path.read_bytes())
     return {
         "device": f"{torch.cuda.get_device_name(device)} {torch.version.cuda}" if cuda else device,
         "python": platform.python_version(),
-        "machine": f"{platform.machine()} {_cpu_name()}",
+        "machine": f"{platform.machine()} {cpu[1].strip() if cpu else platform.processor()}",
         "simd": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
-        "source": _source_hash(),
+        "source": source.hexdigest()[:16],
         **versions(),
     }
-
-
-def _cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor()
-
-
-def _source_hash() -> str:
-    """Digest of our own code: another release may compute other bits."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 class StopSignal:

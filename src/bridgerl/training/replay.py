@@ -8,41 +8,29 @@ from torch import Tensor
 from bridgerl.errors import UserError
 from bridgerl.types import Batch, EnvSpec
 
+Array = np.ndarray
+
 
 class Replay:
     """Ring of rows [obs, action, reward, discount, next_obs]; row i lives in slot i % capacity."""
 
     def __init__(self, capacity: int, spec: EnvSpec) -> None:
-        self.capacity = capacity
-        self.count = 0
+        self.capacity, self.count = capacity, 0
         self.widths = (spec.obs_dim, spec.action_dim, 1, 1, spec.obs_dim)
         # Memory is touched, and so paid for, only where rows are written.
         self.rows = torch.empty(capacity, sum(self.widths))
-        o, a = spec.obs_dim, spec.action_dim
-        view = self.rows.numpy()
-        self._obs, self._action = view[:, :o], view[:, o : o + a]
-        self._reward, self._discount = view[:, o + a], view[:, o + a + 1]
-        self._next_obs = view[:, o + a + 2 :]
+        self._columns = np.split(self.rows.numpy(), np.cumsum(self.widths)[:-1], axis=1)
 
     def __len__(self) -> int:
-        """Rows that can be sampled."""
         return min(self.count, self.capacity)
 
     def add(
-        self,
-        obs: np.ndarray,
-        action: np.ndarray,
-        reward: float,
-        discount: float,
-        next_obs: np.ndarray,
+        self, obs: Array, action: Array, reward: float, discount: float, next_obs: Array
     ) -> None:
         """Store one transition over the oldest one; discount is 0 after termination."""
-        slot = self.count % self.capacity
-        self._obs[slot] = obs
-        self._action[slot] = action
-        self._reward[slot] = reward
-        self._discount[slot] = discount
-        self._next_obs[slot] = next_obs
+        values = (obs, action, reward, discount, next_obs)
+        for column, value in zip(self._columns, values, strict=True):
+            column[self.count % self.capacity] = value
         self.count += 1
 
     def sample(self, n: int, generator: torch.Generator, device: str = "cpu") -> Batch:
@@ -51,7 +39,6 @@ class Replay:
         return self._batch(self.rows.index_select(0, index).to(device))
 
     def latest(self, n: int, device: str = "cpu") -> Batch:
-        """The newest transitions, at most n."""
         return self._batch(self.read(self.live_rows()[-n:]).to(device))
 
     def _batch(self, rows: Tensor) -> Batch:
@@ -60,7 +47,7 @@ class Replay:
 
     def largest_reward(self) -> float:
         """The largest size of a reward still held."""
-        return float(np.abs(self._reward[: len(self)]).max(initial=0.0))
+        return float(np.abs(self._columns[2][: len(self)]).max(initial=0.0))
 
     def live_rows(self) -> range:
         """Global numbers of the rows still held."""
@@ -71,7 +58,6 @@ class Replay:
         return self.rows[torch.arange(rows.start, rows.stop) % self.capacity]
 
     def write(self, first: int, rows: Tensor) -> None:
-        """Put rows back under their global numbers."""
         self.rows[torch.arange(first, first + len(rows)) % self.capacity] = rows
 
 
@@ -80,8 +66,7 @@ def check_memory(spec: EnvSpec, rows: int) -> int:
     need = rows * (2 * spec.obs_dim + spec.action_dim + 2) * 4
     have = psutil.virtual_memory().available
     if need > 0.9 * have:
-        raise UserError(
-            f"replay of {rows:,} rows needs {need / 1e9:.2f} GB, {have / 1e9:.2f} GB are free; "
-            f"lower --train.buffer-size to about {int(rows * 0.8 * have / need):,}"
-        )
+        what = f"replay of {rows:,} rows needs {need / 1e9:.2f} GB, {have / 1e9:.2f} GB are free"
+        fits = int(rows * 0.8 * have / need)
+        raise UserError(f"{what}; lower --train.buffer-size to about {fits:,}")
     return need

@@ -1,6 +1,7 @@
 """Where a run stands: all that must survive a kill, and how it is put back."""
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from bridgerl.agent import Agent, build_agent, plays
 from bridgerl.config import RunConfig
 from bridgerl.errors import EnvFault, StorageFault, UserError
 from bridgerl.runs.checkpoint import STATE, TENSORS, Snapshot
-from bridgerl.runs.tensors import check_fit, without_prefix
+from bridgerl.runs.store import is_count
+from bridgerl.runs.tensors import check_fit, with_prefix, without_prefix
 from bridgerl.streams import Streams
 from bridgerl.training.envs import Task
 from bridgerl.training.process import fingerprint
@@ -37,10 +39,8 @@ class Counters:
     def __post_init__(self) -> None:
         """Refuse what a damaged state.json may hold."""
         counts = (self.step, self.episode, self.diverged, self.best_step or 0)
-        numbers = [self.episode_return, self.best_return or 0.0]
-        numbers += [n for row in self.recent for n in row]
-        ok = all(type(c) is int and c >= 0 for c in counts)
-        ok &= all(type(n) in (int, float) for n in numbers)
+        numbers = [self.episode_return, self.best_return or 0.0, *chain(*self.recent)]
+        ok = all(map(is_count, counts)) and all(type(n) in (int, float) for n in numbers)
         ok &= all(len(row) == 2 for row in self.recent)
         ok &= all(isinstance(reason, str) for reason in self.inexact)
         if not ok:
@@ -57,10 +57,9 @@ class RunState:
             self.agent: Agent = build_agent(config.actor, config.critic, task.spec, self.streams)
             self.replay = Replay(config.train.buffer_size, task.spec)
         except RuntimeError as error:  # How torch says that memory cannot be had.
-            raise UserError(
-                "memory for the networks or the replay cannot be had; lower the hidden widths "
-                f"or --train.buffer-size {config.train.buffer_size}"
-            ) from error
+            hint = f"lower the hidden widths or --train.buffer-size {config.train.buffer_size}"
+            what = "memory for the networks or the replay cannot be had"
+            raise UserError(f"{what}; {hint}") from error
         if config.train.compile:
             self.agent.compile_losses()
         self.counters = Counters()
@@ -71,12 +70,10 @@ class RunState:
 
     def weights(self) -> dict[str, Tensor]:
         """What playing needs."""
-        return {k: v for k, v in self._agent_tensors().items() if plays(k)}
+        return {k: v for k, v in with_prefix("agent.", self.agent.state_dict()).items() if plays(k)}
 
     def snapshot(self, metrics_mark: dict[str, Any]) -> Snapshot:
-        """This moment, apart from the replay."""
-        tensors = self._agent_tensors() | self._stream_tensors()
-        tensors |= {f"metric.{k}": v for k, v in self.metrics.items()}
+        tensors = self._tensors() | with_prefix("metric.", self.metrics)
         actions = self.task.actions or [np.zeros((0, self.task.spec.action_dim), np.float32)]
         return Snapshot(
             step=self.counters.step,
@@ -94,7 +91,13 @@ class RunState:
     def restore(self, snap: Snapshot, segments: dict[str, str]) -> list[str]:
         """Put a saved moment back; returns why the run may now differ from an unbroken one."""
         self.segments = segments
-        self._restore_tensors(snap)
+        wanted = self._tensors()
+        metrics = {k: v for k, v in snap.tensors.items() if k.startswith("metric.")}
+        wanted |= dict.fromkeys(metrics, torch.zeros(()))
+        check_fit(snap.tensors, wanted, f"{TENSORS} of step {snap.step}")
+        self.agent.load_state_dict(without_prefix(snap.tensors, "agent."))
+        self.streams.load(without_prefix(snap.tensors, "stream."))
+        self.metrics = without_prefix(metrics, "metric.")
         try:
             self.counters = Counters(**snap.state)
         except TypeError as error:
@@ -109,28 +112,15 @@ class RunState:
             self.task.reset(self.counters.episode)
         return reasons
 
-    def _restore_tensors(self, snap: Snapshot) -> None:
-        """Weights, moments and generators, in place; names, shapes and types must all fit."""
-        wanted = self._agent_tensors() | self._stream_tensors()
-        metrics = {k: v for k, v in snap.tensors.items() if k.startswith("metric.")}
-        wanted |= dict.fromkeys(metrics, torch.zeros(()))
-        check_fit(snap.tensors, wanted, f"{TENSORS} of step {snap.step}")
-        self.agent.load_state_dict(without_prefix(snap.tensors, "agent."))
-        self.streams.load(without_prefix(snap.tensors, "stream."))
-        self.metrics = without_prefix(metrics, "metric.")
-
     def _restore_episode(self, snap: Snapshot) -> bool:
         """Replay the episode's actions; True when the environment stands where it stood."""
-        episode = snap.episode
         try:
-            self.task.replay((self.counters.episode,), episode["actions"].numpy())
+            self.task.replay((self.counters.episode,), snap.episode["actions"].numpy())
         except EnvFault:
             return False
-        same_obs = np.array_equal(self.task.obs, episode["obs"].numpy())
-        return same_obs and self.task.reward == float(episode["reward"])
+        same_obs = np.array_equal(self.task.obs, snap.episode["obs"].numpy())
+        return same_obs and self.task.reward == float(snap.episode["reward"])
 
-    def _agent_tensors(self) -> dict[str, Tensor]:
-        return {f"agent.{k}": v for k, v in self.agent.state_dict().items()}
-
-    def _stream_tensors(self) -> dict[str, Tensor]:
-        return {f"stream.{k}": v for k, v in self.streams.state().items()}
+    def _tensors(self) -> dict[str, Tensor]:
+        agent, streams = self.agent.state_dict(), self.streams.state()
+        return with_prefix("agent.", agent) | with_prefix("stream.", streams)

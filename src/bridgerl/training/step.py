@@ -74,20 +74,17 @@ class TrainStep:
         episode = Episode(c.episode_return, len(task.actions), diverged)
         c.recent = [*c.recent, [episode.total, float(episode.length)]][-100:]
         c.diverged += diverged
-        c.episode += 1
-        c.episode_return = 0.0
+        c.episode, c.episode_return = c.episode + 1, 0.0
         task.reset(c.episode)
         return episode
 
     def check_numbers(self) -> None:
-        """Raise a NumericFault when updates were lost."""
         check_streak(float(self.state.agent.worst_streak()), self.state.counters.step)
 
 
 def check_streak(streak: float, step: int) -> None:
     """Raise a NumericFault if so many updates in a row were lost that learning has failed."""
     if streak >= LOST_UPDATES_IN_A_ROW:
-        raise NumericFault(
-            f"{LOST_UPDATES_IN_A_ROW} updates in a row had a non-finite loss or gradient by "
-            f"step {step}; lower the learning rate or check the reward scale"
-        )
+        lost = f"{LOST_UPDATES_IN_A_ROW} updates in a row had a non-finite loss or gradient"
+        hint = "lower the learning rate or check the reward scale"
+        raise NumericFault(f"{lost} by step {step}; {hint}")

@@ -33,13 +33,9 @@ def probe_threads(config: RunConfig, spec: EnvSpec) -> int:
     counts = [2**i for i in range(cores.bit_length()) if 2**i <= cores]
     agent = build_agent(config.actor, config.critic, spec, Streams(0, config.train.device))
     n, device = config.train.batch_size, config.train.device
-    rows = Batch(
-        torch.zeros(n, spec.obs_dim, device=device),
-        torch.zeros(n, spec.action_dim, device=device),
-        torch.zeros(n, device=device),
-        torch.full((n,), config.train.discount, device=device),
-        torch.zeros(n, spec.obs_dim, device=device),
-    )
+    obs, action = torch.zeros(n, spec.obs_dim), torch.zeros(n, spec.action_dim)
+    rows = Batch(obs, action, torch.zeros(n), torch.full((n,), config.train.discount), obs)
+    rows = Batch(*(column.to(device) for column in rows))
     before, best = torch.get_num_threads(), dict.fromkeys(counts, float("inf"))
     try:
         for _ in range(ROUNDS):
