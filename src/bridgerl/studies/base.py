@@ -19,10 +19,10 @@ class Scale:
     """How much of a study is run: steps, seeds, tasks, and under which preset."""
 
     says: str
-    preset: str
     steps: int
-    seeds: tuple[int, ...]
     most_tasks: int
+    preset: str = "lite"
+    seeds: tuple[int, ...] = (0, 1, 2)
     prefers: tuple[str, ...] = ()
     """Tasks that are chosen before others."""
     decides: bool = True
@@ -40,10 +40,9 @@ class Scale:
 SCALES: dict[str, Scale] = {
     "smoke": Scale(
         "minutes: shows that everything runs, decides nothing",
-        preset="lite",
         steps=400,
-        seeds=(0, 1),
         most_tasks=1,
+        seeds=(0, 1),
         prefers=("Hopper-v5", "Walker2d-v5"),
         decides=False,
         changes={"train": {"warmup": 300}, "eval": {"every": 100, "episodes": 1}}
@@ -51,19 +50,13 @@ SCALES: dict[str, Scale] = {
     ),
     "cpu": Scale(
         "hours on a few cores: a tenth of the steps, two tasks",
-        preset="lite",
         steps=100_000,
-        seeds=(0, 1, 2),
         most_tasks=2,
         prefers=("HalfCheetah-v5", "Walker2d-v5", "Hopper-v5"),
         changes={"save": {"every": 10_000}},
     ),
     "paper": Scale(
-        "the paper's: a million steps, all its tasks, its network sizes",
-        preset="paper",
-        steps=1_000_000,
-        seeds=(0, 1, 2),
-        most_tasks=5,
+        "the paper's: a million steps, all its tasks, its network sizes", 1_000_000, 5, "paper"
     ),
 }
 
@@ -81,7 +74,6 @@ class Setting:
     """In place of the scale's."""
 
     def config(self, task: str, scale: Scale) -> RunConfig:
-        """What is trained on a task at this scale."""
         preset = self.preset or scale.preset
         base = resolve(task, self.actor, self.critic, preset)
         slug = "" if self.key == f"{self.actor}+{self.critic}" else f"-{slug_of(self.key)}"
@@ -97,8 +89,7 @@ class Setting:
 
 def pairs(*names: str) -> tuple[Setting, ...]:
     """Settings that are a pair's own preset, e.g. sac+dbc."""
-    split = [(name, name.partition("+")) for name in names]
-    return tuple(Setting(name, actor, critic) for name, (actor, _, critic) in split)
+    return tuple(Setting(n, n.split("+")[0], n.split("+")[1]) for n in names)
 
 
 def dbc(key: str, **changes: Any) -> Setting:
@@ -144,11 +135,11 @@ class Study(ABC):
 
     name: str
     title: str
-    tables: tuple[str, ...]
-    """Labels of the tables and figures it repeats, in the paper's source."""
     settings: tuple[Setting, ...]
-    tasks: tuple[str, ...]
-    claims: tuple[Claim, ...]
+    tables: tuple[str, ...] = ()
+    """Labels of the tables and figures it repeats, in the paper's source."""
+    tasks: tuple[str, ...] = paper.TASKS
+    claims: tuple[Claim, ...] = ()
 
     measures: ClassVar[dict[str, Measure]]
     """By key; claims are judged on each."""
@@ -189,10 +180,10 @@ class TrainingStudy(Study):
         "final": Measure("final", "last evaluation"),
         "average": Measure("average", "mean of all evaluations"),
     }
-    figure: ClassVar[Figure] = Figure(
+    figure = Figure(
         "Learning curves", "environment steps", "return", "Mean return of evaluations over seeds."
     )
-    pools_tasks: ClassVar[bool] = True
+    pools_tasks = True
 
     def chosen_tasks(self, scale: str) -> tuple[str, ...]:
         return SCALES[scale].choose(self.tasks)
@@ -223,9 +214,7 @@ class LeagueStudy(Study):
         "crps": Measure("CRPS", "what the learned distribution scores above the true one"),
         "mean_error": Measure("mean error", "distance of the means"),
     }
-    figure: ClassVar[Figure] = Figure(
-        "Learned quantiles", "quantile level, %", "return", "Mean over seeds."
-    )
+    figure = Figure("Learned quantiles", "quantile level, %", "return", "Mean over seeds.")
 
     def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
         """A cell; only `smoke` is shorter than the league's own."""

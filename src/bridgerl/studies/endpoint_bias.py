@@ -12,8 +12,8 @@ from bridgerl.truth.settings import EndpointConfig
 
 def rule_name(rule: str, schedule: str) -> str:
     """A row of the table; `integral` are the exact weights."""
-    exact = rule == "integral"
-    return f"exact integral, {schedule}" if exact else f"Euler, {rule} endpoint, {schedule}"
+    name = "exact integral" if rule == "integral" else f"Euler, {rule} endpoint"
+    return f"{name}, {schedule}"
 
 
 class EndpointStudy(Study):
@@ -22,7 +22,7 @@ class EndpointStudy(Study):
     measures: ClassVar[dict[str, Measure]] = {
         "percent": Measure("error, %", "how far the walk misses an endpoint that stands still")
     }
-    figure: ClassVar[Figure] = Figure(
+    figure = Figure(
         "Error by the number of steps",
         "steps M",
         "endpoint error, %",
@@ -37,8 +37,7 @@ class EndpointStudy(Study):
         return super().jobs(scale, out, (0,), device)
 
     def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
-        config = EndpointConfig(steps=tuple(paper.EULER))
-        return endpoint_job(config, place.out / "endpoint-error")
+        return endpoint_job(EndpointConfig(steps=tuple(paper.EULER)), place.out / "endpoint-error")
 
     def paper_cells(self) -> Cells:
         """The printed table, which is that of right endpoints."""
@@ -57,10 +56,14 @@ STUDY = EndpointStudy(
     tasks=(ENDPOINT,),
     claims=(
         *(
-            Exceeds(right, f"M = {m}", 21, says=f"{schedule}: the error exceeds 21 % at M = {m}")
+            Exceeds(
+                rule_name("right", schedule),
+                f"M = {m}",
+                bound=21,
+                says=f"{schedule}: the error exceeds 21 % at M = {m}",
+            )
             for schedule in ("linear", "cosine")
             for m in (1, 2, 5)
-            for right in [rule_name("right", schedule)]
         ),
         *(
             Beats(

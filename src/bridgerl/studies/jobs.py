@@ -29,9 +29,8 @@ class Job:
     kind: str
     """train, toy, league or endpoint."""
     setting: str
-    """The row of the table it belongs to."""
     task: str
-    """The column of the table it belongs to."""
+    """With the setting, the cell of the table it belongs to."""
     seed: int | None
     folder: Path
     """Where its results lie."""
@@ -44,7 +43,6 @@ class Job:
 
     @property
     def name(self) -> str:
-        """What lists show."""
         return f"{self.task}/{self.setting}" + ("" if self.seed is None else f"/seed{self.seed}")
 
     @property
@@ -58,7 +56,6 @@ class Job:
         return {"kind": self.kind, **self.work}
 
     def done(self) -> bool:
-        """Whether nothing is left to do."""
         return self.is_done_in(self.folder)
 
     def is_done_in(self, folder: Path) -> bool:
@@ -76,7 +73,6 @@ class Job:
         return self.steps if self.done() else 0
 
     def to_json(self) -> dict[str, Any]:
-        """The job as JSON values."""
         return asdict(self) | {"folder": str(self.folder)}
 
 
@@ -94,9 +90,8 @@ def train_job(setting: str, config: RunConfig) -> Job:
 def toy_job(setting: str, config: ToyConfig, folder: Path) -> Job:
     """The degradation toy of one critic and one seed."""
     work, (seed,) = asdict(config), config.seeds
-    words = ["bridgerl toy", *flags(work, asdict(ToyConfig()))]
-    command = " ".join([*words, f"--out {shlex.quote(str(folder))}"])
-    return Job("toy", setting, TOY, seed, folder, config.updates, command, _plain(work))
+    words = ["bridgerl toy", *flags(work, asdict(ToyConfig())), "--out", shlex.quote(str(folder))]
+    return Job("toy", setting, TOY, seed, folder, config.updates, " ".join(words), _plain(work))
 
 
 def league_job(
@@ -115,8 +110,8 @@ def league_job(
 
 def league_cell(job: Job) -> LeagueCell:
     """What a league's job asks for."""
-    data = {key: value for key, value in job.work.items() if key != "fingerprint"}
-    critic = dict(data["critic"])
+    data, critic = dict(job.work), dict(job.work["critic"])
+    data.pop("fingerprint", None)
     name = critic.pop("type")
     config: CriticConfig = decode_fields(choose("critic", name, CRITICS), critic, "critic")
     return decode_fields(LeagueCell, data | {"critic": name, "config": config}, "cell")

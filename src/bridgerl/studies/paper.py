@@ -39,7 +39,6 @@ class Row(NamedTuple):
     scores: tuple[Score, ...]
 
     def on(self, task: str) -> Score | None:
-        """The score on a task, if the paper has one."""
         return dict(zip(TASKS, self.scores, strict=True)).get(task)
 
 
@@ -87,7 +86,6 @@ HOURS: dict[str, tuple[float, ...]] = {
     "sac+dbc": (7.0, 7.0, 7.0, 8.0, 7.0),
 }
 
-
 # Endpoint error of Euler's rule in per cent, by steps M, for the three schedules.
 EULER_SCHEDULES = EndpointConfig.schedules
 EULER: dict[int, tuple[float, float, float]] = {
@@ -107,9 +105,8 @@ def printed(table: str, setting: str, task: str) -> Score | None:
     row = RETURNS.get(setting)
     if row is None or table not in row.tables or task not in COLUMNS.get(table, TASKS):
         return None
-    other_row = OTHER_ROWS.get((table, task)) if setting == "sac+dbc" else None
-    if other_row is None:
-        return row.on(task)
-    other, std = other_row
-    score = RETURNS[other].on(task)
+    shown, std = setting, None
+    if setting == "sac+dbc":
+        shown, std = OTHER_ROWS.get((table, task), (setting, None))
+    score = RETURNS[shown].on(task)
     return score if score is None or std is None else score._replace(std=std)

@@ -48,7 +48,6 @@ class Board:
             self.say(f"start   {job.name}")
 
     def died(self, job: Job, reason: str) -> None:
-        """A job's process is gone and will be replaced."""
         self._running.pop(job, None)
         self.say(f"again   {job.name}: {reason}; it is taken up again")
 
@@ -70,33 +69,31 @@ class Board:
             self.console.print(text, markup=False, soft_wrap=True)
 
     def _table(self) -> Group:
-        table = Table(box=None, padding=(0, 2), pad_edge=False)
+        table, now = Table(box=None, padding=(0, 2), pad_edge=False), time.monotonic()
         wide = self.console.width >= WIDE
         heads = ("run", "", "step", "steps/s", "left", "last return") if wide else ("run", "step")
         for head in heads:
             side = "left" if head in ("run", "") else "right"
             table.add_column(head, justify=side, overflow="fold")
-        total = sum(job.steps for job in self._jobs)
-        done = sum(job.steps for job, o in self._ended.items() if o.status == "done")
         steps = {job: job.progress() for job in self._running}
-        done += sum(steps.values())
+        steps |= {job: job.steps for job, end in self._ended.items() if end.status == "done"}
+        share = sum(steps.values()) / max(sum(job.steps for job in self._jobs), 1)
         for job, (since, first) in list(self._running.items())[:SHOWN]:
             step = steps[job]
-            speed = (step - first) / (time.monotonic() - since)
+            speed = (step - first) / (now - since)
+            if not wide:
+                table.add_row(job.name, f"{step:,}")
+                continue
             left = str(timedelta(seconds=round((job.steps - step) / speed))) if speed > 0 else "-"
-            bar = ProgressBar(job.steps, step, width=20)
             shown = f"{speed:.0f}" if speed > 0 else "-"
-            more = (shown, left, _last_return(job)) if wide else ()
-            table.add_row(job.name, *([bar] if wide else []), f"{step:,}", *more)
+            bar = ProgressBar(job.steps, step, width=20)
+            table.add_row(job.name, bar, f"{step:,}", shown, left, _last_return(job))
         hidden = len(self._running) - SHOWN
         note = f" ({hidden} more running)" if hidden > 0 else ""
-        spent = timedelta(seconds=round(time.monotonic() - self._begun))
-        failed = sum(o.status == "failed" for o in self._ended.values())
+        failed = sum(end.status == "failed" for end in self._ended.values())
         head = f"{len(self._ended)} of {len(self._jobs)} runs ended, {failed} failed, "
-        head += (
-            f"{len(self._running)} running{note}, {100 * done / max(total, 1):.0f} % of all steps"
-        )
-        return Group(Text(f"{head}, {spent}"), table)
+        head += f"{len(self._running)} running{note}, {100 * share:.0f} % of all steps, "
+        return Group(Text(f"{head}{timedelta(seconds=round(now - self._begun))}"), table)
 
 
 def _last_return(job: Job) -> str:

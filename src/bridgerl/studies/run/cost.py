@@ -3,6 +3,7 @@
 import heapq
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,12 +44,11 @@ class StepCost:
         if not job.trains:
             return job.steps * self.learn
         config = decode(job.work)
-        steps, evaluation = job.steps, config.eval
-        warmup = min(config.train.warmup, steps)
-        evaluations = -(-steps // evaluation.every)
-        eval_steps = evaluations * evaluation.episodes * min(EPISODE, evaluation.max_steps)
-        learning = (steps - warmup) * self.learn
-        return OVERHEAD + warmup * self.warmup + learning + eval_steps * self.evaluate
+        warmup = min(config.train.warmup, job.steps)
+        episodes = -(-job.steps // config.eval.every) * config.eval.episodes
+        evaluation = episodes * min(EPISODE, config.eval.max_steps) * self.evaluate
+        learning = (job.steps - warmup) * self.learn
+        return OVERHEAD + warmup * self.warmup + learning + evaluation
 
 
 Costs = dict[tuple[str, str], StepCost]
@@ -110,14 +110,11 @@ def _setting(key: tuple[str, str], left: list[Job], cost: StepCost) -> dict[str,
 
 def _sizes(jobs: list[Job]) -> list[int]:
     """Bytes of every training; other jobs leave next to nothing."""
-    runs, sizes = [job for job in jobs if job.trains], {}
-    for job in runs:
-        key = (job.setting, job.task)
-        if key not in sizes:
-            task = Task(job.task, 0)
+    samples, sizes = {(job.setting, job.task): job for job in jobs if job.trains}, {}
+    for key, job in samples.items():
+        with closing(Task(job.task, 0)) as task:
             sizes[key] = disk_bytes(decode(job.work), task.spec)
-            task.close()
-    return [sizes[job.setting, job.task] for job in runs]
+    return [sizes[job.setting, job.task] for job in jobs if job.trains]
 
 
 def time_training(config: RunConfig, seconds: float, learn: float | None = None) -> StepCost:
@@ -157,12 +154,10 @@ def _typical(step: Callable[[], object], seconds: float, period: int) -> float:
 def time_toy(toy: ToyConfig) -> StepCost:
     """The mean cost of an update of the toy, from a short one: a backup may cost ten fits."""
     ticks: list[float] = []
-    fit_steps, backups = 100, 20
-    short = replace(toy, fit_steps=fit_steps, iterations=1, steps_per_iteration=backups)
+    short = replace(toy, fit_steps=100, iterations=1, steps_per_iteration=20)
     run_toy(short, lambda: ticks.append(time.perf_counter()))
-    spent = np.diff(ticks)
     # Between the two kinds, the distribution is measured and backed up once.
-    fit, between, backup = np.split(spent, [fit_steps - 1, fit_steps])
+    fit, between, backup = np.split(np.diff(ticks), [99, 100])
     iteration = between.sum() + (toy.steps_per_iteration - 1) * np.median(backup)
     whole = toy.fit_steps * np.median(fit) + toy.iterations * iteration
     return StepCost(float(whole) / toy.updates)

@@ -58,7 +58,6 @@ class _Worker:
         return JobEnd("failed", f"its process died ({how})")
 
     def close(self) -> None:
-        """Let it go: it ends when nothing more can come."""
         self.pipe.close()
         self.process.join(GRACE)
         self.process.kill()
@@ -84,16 +83,15 @@ class Pool:
                 if stop.number is not None and not asked:
                     asked = True
                     self._ask_to_stop()
-                pipes = [worker.pipe for worker in self._running.values()]
-                wait([*pipes, *(w.process.sentinel for w in self._running.values())], TICK)
+                running = self._running.values()
+                wait([event for w in running for event in (w.pipe, w.process.sentinel)], TICK)
                 for job, worker in list(self._running.items()):
-                    if end := worker.answer():
+                    if answer := worker.answer():
                         del self._running[job]
-                        end = self._judge(job, worker, end, stopping=asked)
-                        if end is None:
-                            waiting.appendleft(job)
-                        else:
+                        if end := self._judge(job, worker, answer, stopping=asked):
                             ends[job] = end
+                        else:
+                            waiting.appendleft(job)
                 self._watcher.refresh()
         finally:
             # When this process itself fails, trainings still get their checkpoint.

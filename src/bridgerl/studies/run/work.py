@@ -9,11 +9,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from bridgerl.config import decode, decode_fields
 from bridgerl.errors import BridgeError, Busy
@@ -35,8 +34,7 @@ Found = tuple[list[ResultCell], dict[str, Any]]
 """A result's cells and data."""
 
 
-@dataclass(frozen=True)
-class JobEnd:
+class JobEnd(NamedTuple):
     """How a job ended."""
 
     status: Literal["done", "failed", "stopped"]
@@ -61,8 +59,8 @@ def run_job(job: Job) -> None:
 def _toy(job: Job) -> Found:
     data = run_toy(decode_fields(ToyConfig, job.work, "toy"))
     (run,) = data["runs"]
-    last, rows = run["iterations"][-1], run["iterations"]
-    scores = {key: last[key] for key in ("w1_share", "valley")}
+    rows = run["iterations"]
+    scores = {key: rows[-1][key] for key in ("w1_share", "valley")}
     curve = [[row["k"], row["w1_share"]] for row in rows]
     return [ResultCell(job.setting, job.task, job.seed, scores, curve)], data
 
@@ -77,22 +75,20 @@ def _league(job: Job) -> Found:
 def _endpoint(job: Job) -> Found:
     """The curve of a rule stands in its first cell; a logarithm has no place for rounding alone."""
     cells: list[ResultCell] = []
-    table = error_table(decode_fields(EndpointConfig, job.work, "endpoint"))
-    for row in table:
-        name, points = rule_name(row["rule"], row["schedule"]), list(row["percent"].items())
-        curve = [] if row["rule"] == "integral" else [[m, percent] for m, percent in points]
-        for i, (m, percent) in enumerate(points):
-            scores = {"percent": percent}
-            own = [] if i else curve
-            cells.append(ResultCell(name, f"M = {m}", None, scores, own, exact=True))
+    for row in error_table(decode_fields(EndpointConfig, job.work, "endpoint")):
+        name = rule_name(row["rule"], row["schedule"])
+        curve = (
+            [] if row["rule"] == "integral" else [list(point) for point in row["percent"].items()]
+        )
+        for m, percent in row["percent"].items():
+            cells.append(
+                ResultCell(name, f"M = {m}", None, {"percent": percent}, curve, exact=True)
+            )
+            curve = []
     return cells, {}
 
 
-COMPUTE: dict[str, Callable[[Job], Found]] = {
-    "toy": _toy,
-    "league": _league,
-    "endpoint": _endpoint,
-}
+COMPUTE: dict[str, Callable[[Job], Found]] = {"toy": _toy, "league": _league, "endpoint": _endpoint}
 
 
 def perform(text: str) -> tuple[str, str]:
