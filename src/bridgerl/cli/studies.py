@@ -53,20 +53,17 @@ class _Selection:
 
     @property
     def folder(self) -> Path:
-        """Where the study's report lies."""
         return self.out / self.scale / self.study
 
     def all_jobs(self, out: Path) -> list[Job]:
         """Every run of the study under these seeds."""
-        for name in ("seeds", "only"):
-            values = getattr(self, name)
+        for name, values in (("seeds", self.seeds), ("only", self.only)):
             if values is not None:
                 require_some(name, values)
         require_seeds("seeds", *(self.seeds or ()))
         require(0 <= self.gpus <= 16, "gpus", self.gpus, "must be from 0 to 16")
-        return choose("study", self.study, STUDIES).jobs(
-            self.scale, out, self.seeds, "cuda" if self.gpus else "cpu"
-        )
+        study, device = choose("study", self.study, STUDIES), "cuda" if self.gpus else "cpu"
+        return study.jobs(self.scale, out, self.seeds, device)
 
     def _check_gpus(self) -> None:
         if self.gpus > 0 and not torch.cuda.is_available():
@@ -103,7 +100,6 @@ class Plan(_Selection):
     """Print JSON."""
 
     def __call__(self) -> int:
-        """Measure, add up, print."""
         require(1 <= self.workers <= 1024, "workers", self.workers, "must be from 1 to 1024")
         self._check_gpus()
         require(0 < self.seconds < 1e6, "seconds", self.seconds, "must be positive")
@@ -112,8 +108,8 @@ class Plan(_Selection):
         with progress(len({(job.setting, job.task) for job in left}), "calibration") as bar:
             costs = calibrate(left, self.seconds, lambda: bar.advance(bar.task_ids[0]))
         facts = estimate(jobs, left, costs, self.workers)
-        facts |= {"study": self.study, "scale": self.scale}
-        facts |= {"gpu_hours": self.gpus * facts["core_hours"]}
+        gpu_hours = self.gpus * facts["core_hours"]
+        facts |= {"study": self.study, "scale": self.scale, "gpu_hours": gpu_hours}
         print(json.dumps(facts)) if self.json else _show(facts)
         return 0
 
@@ -128,11 +124,10 @@ def _show(facts: dict[str, Any]) -> None:
         table.add_row(row["setting"], row["task"], str(row["runs"]), speed, time)
     if facts["settings"]:
         Console(highlight=False).print(table)
+    gpu = f"{_amount(facts['gpu_hours'])} GPU-hours, " if facts["gpu_hours"] else ""
     print(
         f"{facts['runs']} runs, {facts['finished']} finished; left: {facts['steps']:,} steps, "
-        f"{_amount(facts['core_hours'])} core-hours, "
-        + (f"{_amount(facts['gpu_hours'])} GPU-hours, " if facts["gpu_hours"] else "")
-        + f"{_amount(facts['disk_gb'])} GB on disk"
+        f"{_amount(facts['core_hours'])} core-hours, {gpu}{_amount(facts['disk_gb'])} GB on disk"
     )
     if facts["finished"] == facts["runs"]:
         return
@@ -201,13 +196,10 @@ class Reproduce(_Selection):
                 ends = runner.run(left, stop)
         if self.report:
             self._draw(everything)
-        summary = self._conclude(jobs, ends)
-        if stop.number is not None:
-            return 128 + stop.number
-        return 0 if summary["finished"] == len(jobs) else 1
+        all_done = self._conclude(jobs, ends)
+        return 128 + stop.number if stop.number is not None else int(not all_done)
 
     def _runner(self, board: Board) -> Pool | Cluster:
-        """This machine, or a cluster."""
         if self.ray is None:
             return Pool(self.workers, self.folder / "logs", board)
         return Cluster(self.ray[0] if self.ray else "auto", self.gpus, board)
@@ -219,8 +211,8 @@ class Reproduce(_Selection):
         except OSError as error:
             print(f"{PROGRAM}: warning: no picture: {error}", file=sys.stderr)
 
-    def _conclude(self, jobs: list[Job], ends: dict[Job, JobEnd]) -> dict[str, Any]:
-        """Count, write the report, say what failed."""
+    def _conclude(self, jobs: list[Job], ends: dict[Job, JobEnd]) -> bool:
+        """Count, write the report, say what failed; whether all jobs are done."""
         counts = Counter(end.status for end in ends.values())
         failed = {job.name: o.reason for job, o in ends.items() if o.status == "failed"}
         finished = sum(job.done() for job in jobs)
@@ -228,11 +220,11 @@ class Reproduce(_Selection):
         summary |= {"stopped": counts["stopped"], "failed": failed, "folder": str(self.folder)}
         results = build_report(self.folder) if self.report else None
         if results:
-            summary |= {"claims": results["counts"], "report": results["page"]}
-            summary |= {"problems": results["problems"]}
+            names = {"claims": "counts", "report": "page", "problems": "problems"}
+            summary |= {name: results[key] for name, key in names.items()}
         if self.json:
             print(json.dumps(summary))
-            return summary
+            return finished == len(jobs)
         print(f"{finished} of {len(jobs)} runs finished")
         for name, reason in failed.items():
             print(f"failed: {name}: {reason}")
@@ -242,7 +234,7 @@ class Reproduce(_Selection):
         if finished + len(failed) < len(jobs):
             print("the same command goes on where this one ended")
         print(*(outline(results) if results else [f"results: {self.folder}"]), sep="\n")
-        return summary
+        return finished == len(jobs)
 
     def _list(self, jobs: list[Job], left: list[Job]) -> None:
         steps = {job: job.progress() for job in left}

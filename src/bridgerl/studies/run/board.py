@@ -13,6 +13,7 @@ from rich.text import Text
 
 from bridgerl.runs.folder import RunFolder
 from bridgerl.studies.jobs import Job
+from bridgerl.studies.run.pool import Watcher
 from bridgerl.studies.run.work import JobEnd
 
 WIDE = 76
@@ -21,7 +22,7 @@ SHOWN = 20
 """Runs under way that the table has room for."""
 
 
-class Board:
+class Board(Watcher):
     """The state of every job of a study."""
 
     def __init__(self, jobs: list[Job], *, quiet: bool = False) -> None:

@@ -7,7 +7,6 @@ from collections import deque
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Protocol
 
 from bridgerl.studies.jobs import Job
 from bridgerl.studies.run.work import RETRIES, JobEnd, serve
@@ -19,8 +18,8 @@ SHORT = "short-jobs"
 """The log that jobs of seconds share."""
 
 
-class Watcher(Protocol):
-    """Who is told what becomes of jobs."""
+class Watcher:
+    """Who is told what becomes of jobs; listens to nothing by default."""
 
     def started(self, job: Job) -> None: ...
     def died(self, job: Job, reason: str) -> None: ...

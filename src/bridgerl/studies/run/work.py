@@ -76,14 +76,11 @@ def _endpoint(job: Job) -> Found:
     """The curve of a rule stands in its first cell; a logarithm has no place for rounding alone."""
     cells: list[ResultCell] = []
     for row in error_table(decode_fields(EndpointConfig, job.work, "endpoint")):
-        name = rule_name(row["rule"], row["schedule"])
-        curve = (
-            [] if row["rule"] == "integral" else [list(point) for point in row["percent"].items()]
-        )
-        for m, percent in row["percent"].items():
-            cells.append(
-                ResultCell(name, f"M = {m}", None, {"percent": percent}, curve, exact=True)
-            )
+        name, percents = rule_name(row["rule"], row["schedule"]), row["percent"]
+        curve = [] if row["rule"] == "integral" else [[m, percents[m]] for m in percents]
+        for m, percent in percents.items():
+            scores = {"percent": percent}
+            cells.append(ResultCell(name, f"M = {m}", None, scores, curve, exact=True))
             curve = []
     return cells, {}
 
