@@ -100,8 +100,8 @@ def _until(step: Callable[[], object], seconds: float, period: int) -> tuple[int
 def _watch(state: RunState, clock: Clock) -> None:
     """Charge the parts of a step. A loss goes to `forward` until its target is told apart."""
     critic, actor = state.agent.critic, state.agent.actor
-    for method in ("step", "reset"):
-        clock.watch(state.task, method, "env")
+    clock.watch(state.task, "step", "env")
+    clock.watch(state.task, "reset", "env")
     clock.watch(state.replay, "add", "env")
     clock.watch(state.replay, "sample", "sample")
     clock.watch(state.agent, "act", "act")
@@ -127,7 +127,6 @@ def _target_share(agent: Agent, draw: Callable[[], Batch]) -> float:
 
 
 def _gflop(agent: Agent, batches: Sequence[Batch]) -> float:
-    """Matrix products of one update, counted from their shapes."""
     with FlopCounterMode(display=False) as counter:
         for batch in batches:
             agent.update(batch)

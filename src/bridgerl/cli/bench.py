@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridgerl.bench.clock import Setting
-from bridgerl.bench.plots import draw_parts
-from bridgerl.bench.table import contenders, describe, run_bench, show
+from bridgerl.bench.table import contenders, describe, draw_parts, run_bench, show
 from bridgerl.cli.entrants import read_pair
 from bridgerl.cli.output import make_folder, progress, writing
 from bridgerl.errors import require, require_some

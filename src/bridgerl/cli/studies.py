@@ -237,11 +237,11 @@ class Reproduce(_Selection):
         return finished == len(jobs)
 
     def _list(self, jobs: list[Job], left: list[Job]) -> None:
-        steps = {job: job.progress() for job in left}
-        states = {j: f"at {step:,}" if step else "not begun" for j, step in steps.items()}
-        rows = [
-            {"name": j.name, "state": states.get(j, "finished"), "command": j.command} for j in jobs
-        ]
+        rows, steps = [], {job: job.progress() for job in left}
+        for job in jobs:
+            begun = f"at {steps[job]:,}" if steps.get(job) else "not begun"
+            state = begun if job in steps else "finished"
+            rows.append({"name": job.name, "state": state, "command": job.command})
         if self.json:
             print(json.dumps(rows))
             return

@@ -88,14 +88,12 @@ class League:
                 raise
         with writing(self.out):
             data = write_results(self.out, shlex.join(["bridgerl", *sys.argv[1:]]), results)
-            # No picture of other results may stand beside these.
-            for name in ("distances.png", "laws.png", "price.png"):
-                (self.out / name).unlink(missing_ok=True)
-            if self.plot:
-                draw_distances(results, self.out / "distances.png")
-                draw_price(results, self.out / "price.png")
-                if len({r["entrant"] for r in results}) <= MOST_LINES:
-                    draw_quantiles(results, self.out / "laws.png")
+            draws = {"distances": draw_distances, "price": draw_price, "laws": draw_quantiles}
+            for name, draw in draws.items():
+                # No picture of other results may stand beside these.
+                (self.out / f"{name}.png").unlink(missing_ok=True)
+                if self.plot and (name != "laws" or len(self.critics) <= MOST_LINES):
+                    draw(results, self.out / f"{name}.png")
         print(json.dumps(data["summary"])) if self.json else self._show(data["summary"])
         return 0
 
@@ -111,10 +109,9 @@ class League:
         entrants = [read_entrant(text) for text in self.critics]
         labels = [entrant.label for entrant in entrants]
         require(len(set(labels)) == len(labels), "critics", labels, "give one label twice")
-        cells = [
-            (e.label, LeagueCell(task, e.critic, e.config, seed, self.updates, self.batch))
-            for task, e, seed in product(self.tasks, entrants, self.seeds)
-        ]
+        cells, budget = [], (self.updates, self.batch)
+        for task, e, seed in product(self.tasks, entrants, self.seeds):
+            cells.append((e.label, LeagueCell(task, e.critic, e.config, seed, *budget)))
         return cell_jobs(cells, self.out)
 
     def _show(self, rows: list[dict[str, Any]]) -> None:

@@ -24,7 +24,6 @@ class Scale:
     preset: str = "lite"
     seeds: tuple[int, ...] = (0, 1, 2)
     prefers: tuple[str, ...] = ()
-    """Tasks that are chosen before others."""
     decides: bool = True
     """Whether runs are long enough to say anything about a claim."""
     changes: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -77,14 +76,10 @@ class Setting:
         preset = self.preset or scale.preset
         base = resolve(task, self.actor, self.critic, preset)
         slug = "" if self.key == f"{self.actor}+{self.critic}" else f"-{slug_of(self.key)}"
-        sections = {key: replace(getattr(base, key), **v) for key, v in scale.changes.items()}
-        return replace(
-            base,
-            critic=replace(base.critic, **self.changes),
-            steps=scale.steps,
-            name=f"{self.actor}-{self.critic}-{preset}{slug}",
-            **sections,
-        )
+        name = f"{self.actor}-{self.critic}-{preset}{slug}"
+        changes = {"critic": self.changes, **scale.changes}
+        sections = {key: replace(getattr(base, key), **new) for key, new in changes.items()}
+        return replace(base, steps=scale.steps, name=name, **sections)
 
 
 def pairs(*names: str) -> tuple[Setting, ...]:
@@ -150,10 +145,11 @@ class Study(ABC):
     def jobs(
         self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
     ) -> list[Job]:
-        """What must be run; results lie under `out`, and trainings use the device."""
+        """What must be run, each once; results lie under `out`, trainings use the device."""
         chosen = product(seeds or SCALES[scale].seeds, self.chosen_tasks(scale), self.settings)
         place = Place(scale, out / scale, device)
-        return [self.job(setting, task, seed, place) for seed, task, setting in chosen]
+        jobs = (self.job(setting, task, seed, place) for seed, task, setting in chosen)
+        return list(dict.fromkeys(jobs))
 
     def chosen_tasks(self, scale: str) -> tuple[str, ...]:
         return self.tasks

@@ -23,19 +23,12 @@ Cells = dict[tuple[str, str], Cell]
 """By setting and task."""
 
 
-class Term(NamedTuple):
-    """How a contrast moves with one mean."""
-
-    slope: float
-    setting: str
-    task: str
-
-
 class Contrast(NamedTuple):
     """A claim in numbers: positive if true."""
 
     value: float
-    terms: tuple[Term, ...]
+    terms: tuple[tuple[float, str, str], ...]
+    """How it moves with a mean: slope, setting, task."""
 
 
 class SpreadContrast(NamedTuple):
@@ -67,8 +60,8 @@ class Claim(ABC):
 
     def contrast(self, cells: Cells) -> Contrast | SpreadContrast:
         """The weighted sum of means, above the bound."""
-        terms = tuple(Term(weight, key, self.task) for key, weight in self.weights().items())
-        return Contrast(sum((t.slope * cells[t[1:]].mean for t in terms), -self.bound), terms)
+        terms = tuple((weight, key, self.task) for key, weight in self.weights().items())
+        return Contrast(sum((w * cells[k, t].mean for w, k, t in terms), -self.bound), terms)
 
 
 @dataclass(frozen=True)
@@ -109,7 +102,7 @@ class GainsMore(Claim):
         parts = [(cells[k, self.task].mean, sign, k) for k, sign in self.weights().items()]
         if min(parts)[0] <= 0:
             return Contrast(float("nan"), ())
-        terms = tuple(Term(sign / mean, key, self.task) for mean, sign, key in parts)
+        terms = tuple((sign / mean, key, self.task) for mean, sign, key in parts)
         return Contrast(sum(sign * log(mean) for mean, sign, _ in parts), terms)
 
 

@@ -1,6 +1,5 @@
 """The table of endpoint errors, which follows from closed forms."""
 
-from pathlib import Path
 from typing import ClassVar
 
 from bridgerl.studies import paper
@@ -14,6 +13,9 @@ def rule_name(rule: str, schedule: str) -> str:
     """A row of the table; `integral` are the exact weights."""
     name = "exact integral" if rule == "integral" else f"Euler, {rule} endpoint"
     return f"{name}, {schedule}"
+
+
+RIGHT = {name: rule_name("right", name) for name in paper.EULER_SCHEDULES}
 
 
 class EndpointStudy(Study):
@@ -30,21 +32,16 @@ class EndpointStudy(Study):
         log=True,
     )
 
-    def jobs(
-        self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
-    ) -> list[Job]:
-        """One, whatever the seeds."""
-        return super().jobs(scale, out, (0,), device)
-
     def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
+        """One, whatever the seeds."""
         return endpoint_job(EndpointConfig(steps=tuple(paper.EULER)), place.out / "endpoint-error")
 
     def paper_cells(self) -> Cells:
         """The printed table, which is that of right endpoints."""
         return {
-            (rule_name("right", schedule), f"M = {m}"): Cell(percent, 0.0, 1, exact=True)
+            (rule, f"M = {m}"): Cell(percent, 0.0, 1, exact=True)
             for m, row in paper.EULER.items()
-            for schedule, percent in zip(paper.EULER_SCHEDULES, row, strict=True)
+            for rule, percent in zip(RIGHT.values(), row, strict=True)
         }
 
 
@@ -56,23 +53,18 @@ STUDY = EndpointStudy(
     tasks=(ENDPOINT,),
     claims=(
         *(
-            Exceeds(
-                rule_name("right", schedule),
-                f"M = {m}",
-                bound=21,
-                says=f"{schedule}: the error exceeds 21 % at M = {m}",
-            )
-            for schedule in ("linear", "cosine")
+            Exceeds(RIGHT[name], f"M = {m}", 21, f"{name}: the error exceeds 21 % at M = {m}")
+            for name in ("linear", "cosine")
             for m in (1, 2, 5)
         ),
         *(
             Beats(
-                rule_name("right", schedule),
-                rule_name("integral", schedule),
+                RIGHT[name],
+                rule_name("integral", name),
                 f"M = {m}",
-                says=f"{schedule}: exact weights miss by less than Euler's at M = {m}",
+                says=f"{name}: exact weights miss by less than Euler's at M = {m}",
             )
-            for schedule in paper.EULER_SCHEDULES
+            for name in RIGHT
             for m in paper.EULER
         ),
     ),

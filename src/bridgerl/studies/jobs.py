@@ -33,9 +33,7 @@ class Job:
     """With the setting, the cell of the table it belongs to."""
     seed: int | None
     folder: Path
-    """Where its results lie."""
     steps: int
-    """How much there is to do."""
     command: str
     """What to type to run it alone."""
     work: dict = field(hash=False)
@@ -94,16 +92,12 @@ def toy_job(setting: str, config: ToyConfig, folder: Path) -> Job:
     return Job("toy", setting, TOY, seed, folder, config.updates, " ".join(words), _plain(work))
 
 
-def league_job(
-    setting: str, cell: LeagueCell, folder: Path, mark: dict[str, Any] | None = None
-) -> Job:
+def league_job(setting: str, cell: LeagueCell, folder: Path, mark: dict | None = None) -> Job:
     """A critic that learns a known distribution; a mark ties it to a machine and its versions."""
     base = resolve("league", critic=cell.critic).critic
     entrant = " ".join([f"{setting} = {cell.critic}", *flags(asdict(cell.config), asdict(base))])
-    command = (
-        f"bridgerl league --critics {shlex.quote(entrant)} --tasks {cell.problem} "
-        f"--seeds {cell.seed} --updates {cell.updates} --batch {cell.batch}"
-    )
+    command = f"bridgerl league --critics {shlex.quote(entrant)} --tasks {cell.problem}"
+    command += f" --seeds {cell.seed} --updates {cell.updates} --batch {cell.batch}"
     work = _plain(cell.identity() | ({"fingerprint": mark} if mark else {}))
     return Job("league", setting, cell.problem, cell.seed, folder, cell.updates, command, work)
 

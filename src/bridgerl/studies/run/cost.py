@@ -22,13 +22,8 @@ from bridgerl.types import EnvSpec
 
 EPISODE = 1_000
 """Steps of an evaluation episode at most, on every task of the paper."""
-FLOAT = 4
 OVERHEAD = 5.0
 """Seconds to start a training: Python, torch, the first checkpoint."""
-UPDATES = 20
-"""Updates that tell what one of a league's costs."""
-FORMULA = 1e-3
-"""Seconds of a cell that follows from a formula."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +67,10 @@ def calibrate(jobs: Iterable[Job], seconds: float, tick: Callable[[], None]) -> 
             case "toy":
                 cost = time_toy(decode_fields(ToyConfig, job.work, "toy"))
             case "league":
-                cell = replace(league_cell(job), updates=UPDATES)
+                cell = replace(league_cell(job), updates=20)
                 cost = StepCost(1 / run_cell(cell)["figures"]["updates_per_second"])
             case _:
-                cost = StepCost(FORMULA)
+                cost = StepCost(1e-3)  # It follows from a formula.
         if cost.learn > share / 4:
             slow[setting] = cost.learn
         costs[setting, task] = cost
@@ -99,13 +94,8 @@ def estimate(jobs: list[Job], left: list[Job], costs: Costs, workers: int) -> di
 
 def _setting(key: tuple[str, str], left: list[Job], cost: StepCost) -> dict[str, Any]:
     own = [job for job in left if (job.setting, job.task) == key]
-    return {
-        "setting": key[0],
-        "task": key[1],
-        "runs": len(own),
-        "steps_per_second": 1 / cost.learn,
-        "hours_per_run": cost.of(own[0]) / 3600,
-    }
+    speeds = {"steps_per_second": 1 / cost.learn, "hours_per_run": cost.of(own[0]) / 3600}
+    return {"setting": key[0], "task": key[1], "runs": len(own), **speeds}
 
 
 def _sizes(jobs: list[Job]) -> list[int]:
@@ -169,7 +159,7 @@ def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:
     tensors = {k: t for k, t in agent.state_dict().items() if hasattr(t, "numel")}
     sizes = {name: t.numel() * t.element_size() for name, t in tensors.items()}
     whole, played = sum(sizes.values()), sum(n for name, n in sizes.items() if plays(name))
-    row = FLOAT * (2 * spec.obs_dim + spec.action_dim + 2)
+    row = 4 * (2 * spec.obs_dim + spec.action_dim + 2)  # float32
     checkpoints = min(config.save.keep, config.steps // config.save.every + 1)
     weights = config.steps // config.save.weights_every + 1
     rows = min(config.steps, config.train.buffer_size)

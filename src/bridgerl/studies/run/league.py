@@ -34,10 +34,8 @@ def run_league(jobs: list[Job], workers: int, logs: Path, watcher: Watcher) -> l
     ends = Pool(workers, logs, watcher).run(missing, StopSignal())
     for job, end in ends.items():
         if end.status != "done":
-            raise BridgeError(
-                f"{job.name}: {end.reason}; the same command runs what is missing, "
-                "with fewer --workers if memory is short"
-            )
+            again = "the same command runs what is missing, with fewer --workers if memory is short"
+            raise BridgeError(f"{job.name}: {end.reason}; {again}")
     return [kept.get(job) or kept_result(job) or {} for job in jobs]
 
 

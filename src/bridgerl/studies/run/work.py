@@ -1,6 +1,7 @@
 """What happens to one job: it is run by its kind, and its end told in words, wherever it ran."""
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -108,14 +109,12 @@ def perform(text: str) -> tuple[str, str]:
 
 def _run_when_free(job: Job) -> None:
     """Wait while another study has the same run under way, or the last one is still saving it."""
-    said = False
-    while True:
+    for attempt in itertools.count():
         try:
             return run_job(job)
         except Busy as busy:
-            if not said:
+            if attempt == 0:
                 print(f"waiting: {busy}", file=sys.stderr, flush=True)
-            said = True
             time.sleep(1.0)
 
 
@@ -140,8 +139,7 @@ def serve(calls: Connection) -> None:
 
 def _stop_with_parent() -> None:
     """A run whose study is gone stops at its next step, after a checkpoint; other jobs at once."""
-    parent = parent_process()
-    if parent is not None:
+    if parent := parent_process():
         parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
 
