@@ -51,9 +51,7 @@ def measure(config: RunConfig, setting: Setting) -> dict[str, float]:
     return {
         "steps_per_second": n_steps / seconds,
         **{f"{name}_ms": value for name, value in spent.items()},
-        "update_ms": update,
-        "gflop": gflop,
-        "peak_gflops": peak,
+        **{"update_ms": update, "gflop": gflop, "peak_gflops": peak},
         "peak_share": gflop / (1e-3 * update * peak),
         "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }

@@ -28,8 +28,6 @@ PEERS = {
     ("sac", "tqc"): (("sb3-contrib", "TQC"), ("sbx", "TQC")),
 }
 """What other libraries call our pairs."""
-WIDE = 160
-"""Columns in which the table has room."""
 ROUND = 50
 """Steps between two looks of a peer at the clock."""
 
@@ -89,7 +87,7 @@ def describe() -> dict[str, str]:
 def show(rows: Sequence[dict[str, Any]]) -> None:
     """Print the rows, one table per number of threads."""
     # Wrapped cells cannot be read: a narrow terminal gets long lines instead.
-    console = Console(highlight=False, width=max(Console().width, WIDE))
+    console = Console(highlight=False, width=max(Console().width, 160))
     for threads in sorted({row["threads"] for row in rows}):
         mine = [row for row in rows if row["threads"] == threads]
         title = f"{mine[0]['env']}, batch {mine[0]['batch']}, {threads} thread(s)"

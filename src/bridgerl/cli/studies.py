@@ -50,18 +50,22 @@ class _Selection:
     """Folder of all studies; equal runs of several studies are shared."""
     gpus: float = 0.0
     """GPUs per run; above 0 runs train on cuda, and Ray gives each so much of one."""
+    workers: int = os.cpu_count() or 1
+    """Runs at a time on this machine."""
+    json: bool = False
+    """Print JSON."""
 
     @property
     def folder(self) -> Path:
         return self.out / self.scale / self.study
 
     def all_jobs(self, out: Path) -> list[Job]:
-        """Every run of the study under these seeds."""
         for name, values in (("seeds", self.seeds), ("only", self.only)):
             if values is not None:
                 require_some(name, values)
         require_seeds("seeds", *(self.seeds or ()))
         require(0 <= self.gpus <= 16, "gpus", self.gpus, "must be from 0 to 16")
+        require(1 <= self.workers <= 1024, "workers", self.workers, "must be from 1 to 1024")
         study, device = choose("study", self.study, STUDIES), "cuda" if self.gpus else "cpu"
         return study.jobs(self.scale, out, self.seeds, device)
 
@@ -70,7 +74,6 @@ class _Selection:
             raise UserError(f"--gpus {self.gpus:g} needs CUDA, which is not here; leave it out")
 
     def select(self, jobs: list[Job]) -> list[Job]:
-        """Those that --only leaves."""
         if self.only is None:
             return jobs
         for pattern in self.only:
@@ -89,18 +92,14 @@ class Plan(_Selection):
     """Say what a study costs on this machine before it is run.
 
     A minute's calibration measures a step of every setting on every task; finished runs are free.
+    Hours are told for 1, for 8 and for --workers runs at a time.
     Example: bridgerl plan main --scale cpu --workers 2
     """
 
-    workers: int = os.cpu_count() or 1
-    """Runs at a time, besides 1 and 8."""
     seconds: float = 60.0
     """Length of the calibration."""
-    json: bool = False
-    """Print JSON."""
 
     def __call__(self) -> int:
-        require(1 <= self.workers <= 1024, "workers", self.workers, "must be from 1 to 1024")
         self._check_gpus()
         require(0 < self.seconds < 1e6, "seconds", self.seconds, "must be positive")
         jobs = self.select(self.all_jobs(self.out))
@@ -155,20 +154,15 @@ class Reproduce(_Selection):
     Example: bridgerl reproduce main --scale cpu --only HalfCheetah-v5
     """
 
-    workers: int = os.cpu_count() or 1
-    """Runs at a time on this machine."""
     ray: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[ADDRESS]")] = None
     """Hand the runs to a Ray cluster: its address, or nothing for the one that is found."""
     dry_run: bool = False
     """List the runs and their state, and do nothing."""
     report: bool = True
     """Write the report when the runs are over."""
-    json: bool = False
-    """Print JSON."""
 
     def __call__(self) -> int:
         """Run what is left, report; 0 when all is done, 1 when not, 128 + n after a signal."""
-        require(1 <= self.workers <= 1024, "workers", self.workers, "must be from 1 to 1024")
         require(len(self.ray or ()) <= 1, "ray", self.ray, "takes one address")
         # Workers of a cluster have working folders of their own.
         out = self.out if self.ray is None else self.out.absolute()

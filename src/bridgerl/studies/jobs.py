@@ -50,7 +50,6 @@ class Job:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What its result is filed under."""
         return {"kind": self.kind, **self.work}
 
     def done(self) -> bool:

@@ -1,7 +1,7 @@
 """The endpoint error: how far a walk with Euler's weights misses an endpoint that stands still."""
 
 from collections.abc import Sequence
-from itertools import product
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,11 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
     table = Table("rule", "schedule", title=title, box=box.SIMPLE, pad_edge=False)
     for n in rows[0]["percent"]:
         table.add_column(f"{n}", justify="right", no_wrap=True)
-    for before, r in zip([None, *rows], rows, strict=False):
-        new = before is None or before["rule"] != r["rule"]
-        if new:
-            table.add_section()
-        figures = (f"{v:.2f}" for v in r["percent"].values())
-        table.add_row(r["rule"] if new else "", r["schedule"], *figures)
+    for rule, group in groupby(rows, key=lambda row: row["rule"]):
+        table.add_section()
+        for i, row in enumerate(group):
+            figures = (f"{v:.2f}" for v in row["percent"].values())
+            table.add_row("" if i else rule, row["schedule"], *figures)
     console = Console(highlight=False)
     console.print(table)
     for rule, name in NAMES.items():

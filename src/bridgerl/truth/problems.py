@@ -109,8 +109,8 @@ def _bernoulli_loop(name: str) -> Problem:
     """Z = r + Z/2 with r in {0, 100}: the binary digits of a uniform number."""
 
     def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Transition:
-        n = len(state)
-        return Transition(np.where(_coin(n, rng), 100.0, 0.0), state, np.zeros(n, bool))
+        reward = np.where(_coin(len(state), rng), 100.0, 0.0)
+        return Transition(reward, state, np.zeros(len(state), bool))
 
     queries = (Query(0, 0.0, lambda tau: 200 * tau),)
     return Problem(name, "bootstrapping that smears", step, queries, discount=0.5)

@@ -113,11 +113,8 @@ def shape_of(z: Array) -> dict[str, float | None]:
     skewness, kurtosis = float((unit**3).mean()), float((unit**4).mean())
     middles, spacing = (MODES[1:] + MODES[:-1]) / 2, np.diff(MODES).min()
     away = np.abs((Z_0.mean() + Z_0.std() * unit)[:, None] - middles).min(1)
-    return {
-        "kurtosis": kurtosis - 3,
-        "bimodality": (skewness**2 + 1) / kurtosis,
-        "valley": float((away < spacing / 4).mean()),
-    }
+    valley, bimodality = float((away < spacing / 4).mean()), (skewness**2 + 1) / kurtosis
+    return {"kurtosis": kurtosis - 3, "bimodality": bimodality, "valley": valley}
 
 
 def join_toys(results: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -64,7 +64,6 @@ class Board(Watcher):
                 self._live.update(self._table(), refresh=True)
 
     def say(self, text: str) -> None:
-        """Print a line above the table."""
         # A lost terminal or a full disk must not end the runs.
         with suppress(OSError, SystemExit):
             self.console.print(text, markup=False, soft_wrap=True)
@@ -87,16 +86,12 @@ class Board(Watcher):
                 continue
             left = str(timedelta(seconds=round((job.steps - step) / speed))) if speed > 0 else "-"
             shown = f"{speed:.0f}" if speed > 0 else "-"
-            bar = ProgressBar(job.steps, step, width=20)
-            table.add_row(job.name, bar, f"{step:,}", shown, left, _last_return(job))
+            bar, last = ProgressBar(job.steps, step, width=20), RunFolder(job.folder).last_return()
+            last = "-" if last is None else f"{last:.1f}"
+            table.add_row(job.name, bar, f"{step:,}", shown, left, last)
         hidden = len(self._running) - SHOWN
         note = f" ({hidden} more running)" if hidden > 0 else ""
         failed = sum(end.status == "failed" for end in self._ended.values())
         head = f"{len(self._ended)} of {len(self._jobs)} runs ended, {failed} failed, "
         head += f"{len(self._running)} running{note}, {100 * share:.0f} % of all steps, "
         return Group(Text(f"{head}{timedelta(seconds=round(now - self._begun))}"), table)
-
-
-def _last_return(job: Job) -> str:
-    last = RunFolder(job.folder).last_return()
-    return "-" if last is None else f"{last:.1f}"

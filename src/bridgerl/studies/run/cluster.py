@@ -6,11 +6,9 @@ from typing import Any
 
 from bridgerl.errors import EnvFault, UserError
 from bridgerl.studies.jobs import Job
-from bridgerl.studies.run.pool import Watcher
+from bridgerl.studies.run.pool import TICK, Watcher
 from bridgerl.studies.run.work import RETRIES, JobEnd, perform
 from bridgerl.training.process import StopSignal
-
-TICK = 0.5
 
 
 class Cluster:
@@ -57,12 +55,11 @@ class Cluster:
         return ends
 
     def _end_of(self, ref: Any) -> JobEnd:
-        errors = self._ray.exceptions
         try:
             return JobEnd(*self._ray.get(ref))
-        except errors.TaskCancelledError:
+        except self._ray.exceptions.TaskCancelledError:
             return JobEnd("stopped", "cancelled before it began or after a checkpoint")
-        except errors.RayError as error:
+        except self._ray.exceptions.RayError as error:
             return JobEnd("failed", " ".join(str(error).split())[:300])
 
 

@@ -32,7 +32,6 @@ from bridgerl.truth.toy import run_toy
 RETRIES = 5
 """Times a job whose process died is taken up again."""
 Found = tuple[list[ResultCell], dict[str, Any]]
-"""A result's cells and data."""
 
 
 class JobEnd(NamedTuple):
