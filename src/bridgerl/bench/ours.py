@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -34,10 +35,7 @@ def measure(config: RunConfig, setting: Setting) -> dict[str, float]:
         agent = state.agent
         for _ in range(FILL):
             act_at_random()
-
-        def draw() -> Batch:
-            return state.replay.sample(setting.batch, state.streams("replay", "cpu"))
-
+        draw = partial(state.replay.sample, setting.batch, state.streams("replay", "cpu"))
         gflop = _gflop(agent, [draw() for _ in range(period)])
         share = _target_share(agent, draw)
         _until(step, 0.1 * setting.seconds, period)  # Warms up.

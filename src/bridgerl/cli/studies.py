@@ -76,15 +76,14 @@ class _Selection:
     def select(self, jobs: list[Job]) -> list[Job]:
         if self.only is None:
             return jobs
+        chosen: set[Job] = set()
         for pattern in self.only:
-            if not any(_fits(job, pattern) for job in jobs):
+            fits = {job for job in jobs if pattern in job.name or fnmatch(job.name, pattern)}
+            if not fits:
                 names = ", ".join(job.name for job in jobs[:3])
                 raise UserError(f"--only {pattern} fits no run; names are like {names}")
-        return [job for job in jobs if any(_fits(job, p) for p in self.only)]
-
-
-def _fits(job: Job, pattern: str) -> bool:
-    return pattern in job.name or fnmatch(job.name, pattern)
+            chosen |= fits
+        return [job for job in jobs if job in chosen]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ def rule_name(rule: str, schedule: str) -> str:
     return f"{name}, {schedule}"
 
 
-RIGHT = {name: rule_name("right", name) for name in paper.EULER_SCHEDULES}
+RIGHT = {name: rule_name("right", name) for name in EndpointConfig.schedules}
+NOTE = "Exact weights miss by rounding alone, and have no line."
 
 
 class EndpointStudy(Study):
@@ -24,13 +25,7 @@ class EndpointStudy(Study):
     measures: ClassVar[dict[str, Measure]] = {
         "percent": Measure("error, %", "how far the walk misses an endpoint that stands still")
     }
-    figure = Figure(
-        "Error by the number of steps",
-        "steps M",
-        "endpoint error, %",
-        "Exact weights miss by rounding alone, and have no line.",
-        log=True,
-    )
+    figure = Figure("Error by the number of steps", "steps M", "endpoint error, %", NOTE, log=True)
 
     def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
         """One, whatever the seeds."""
@@ -45,6 +40,11 @@ class EndpointStudy(Study):
         }
 
 
+def _misses_less(name: str, m: int) -> Beats:
+    says = f"{name}: exact weights miss by less than Euler's at M = {m}"
+    return Beats(RIGHT[name], rule_name("integral", name), f"M = {m}", says=says)
+
+
 STUDY = EndpointStudy(
     name="endpoint-bias",
     title="Endpoint error of Euler steps",
@@ -57,15 +57,6 @@ STUDY = EndpointStudy(
             for name in ("linear", "cosine")
             for m in (1, 2, 5)
         ),
-        *(
-            Beats(
-                RIGHT[name],
-                rule_name("integral", name),
-                f"M = {m}",
-                says=f"{name}: exact weights miss by less than Euler's at M = {m}",
-            )
-            for name in RIGHT
-            for m in paper.EULER
-        ),
+        *(_misses_less(name, m) for name in RIGHT for m in paper.EULER),
     ),
 )

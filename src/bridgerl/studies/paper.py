@@ -6,7 +6,6 @@ A cell names the tables it stands in, by the labels of the paper's source.
 from typing import NamedTuple
 
 from bridgerl.presets import PAPER_TASKS
-from bridgerl.truth.settings import EndpointConfig
 
 TASKS: tuple[str, ...] = PAPER_TASKS
 SEEDS = 3
@@ -87,7 +86,6 @@ HOURS: dict[str, tuple[float, ...]] = {
 }
 
 # Endpoint error of Euler's rule in per cent, by steps M, for the three schedules.
-EULER_SCHEDULES = EndpointConfig.schedules
 EULER: dict[int, tuple[float, float, float]] = {
     1: (14.91, 21.44, 21.44),
     2: (9.48, 6.93, 18.75),
