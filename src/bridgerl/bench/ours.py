@@ -32,12 +32,11 @@ def measure(config: RunConfig, setting: Setting) -> dict[str, float]:
     train = replace(config.train, batch_size=setting.batch, threads=setting.threads)
     config, period, clock = replace(config, train=train), config.actor.delay, Clock()
     with folderless(config) as (state, act_at_random, step):
-        agent = state.agent
         for _ in range(FILL):
             act_at_random()
         draw = partial(state.replay.sample, setting.batch, state.streams("replay", "cpu"))
-        gflop = _gflop(agent, [draw() for _ in range(period)])
-        share = _target_share(agent, draw)
+        gflop = _gflop(state.agent, [draw() for _ in range(period)])
+        share = _target_share(state.agent, draw)
         _until(step, 0.1 * setting.seconds, period)  # Warms up.
         _watch(state, clock)
         n_steps, seconds = _until(step, setting.seconds, period)

@@ -1,7 +1,4 @@
-"""One piece of a study as data: it travels as JSON, and its folder tells whether it is done.
-
-Running one by its kind is the business of `studies.run.work`.
-"""
+"""One piece of a study as data: it travels as JSON, and its folder tells whether it is done."""
 
 import json
 import shlex
@@ -27,7 +24,7 @@ class Job:
     """A piece of work with a name, a folder and the command that repeats it."""
 
     kind: str
-    """train, toy, league or endpoint."""
+    """train, toy, league or endpoint; `studies.run.work` runs each."""
     setting: str
     task: str
     """With the setting, the cell of the table it belongs to."""

@@ -69,12 +69,12 @@ RETURNS: dict[str, Row] = {
 }
 # fmt: on
 
-# SAC+DBC's cells that show another setting's score: TD3's as the paper's text says, the cosine
+# Cells that show another setting's score: TD3's as the paper's text says, the cosine
 # schedule's by mistake, once with a deviation of its own.
-OTHER_ROWS: dict[tuple[str, str], tuple[str, float | None]] = {
-    (MAIN, "HalfCheetah-v5"): ("td3+dbc", None),
-    (STEPS_FULL, "Hopper-v5"): ("cosine", None),
-    (WEIGHT_FULL, "Hopper-v5"): ("cosine", 144.0),
+OTHER_ROWS: dict[tuple[str, str, str], tuple[str, float | None]] = {
+    (MAIN, "sac+dbc", "HalfCheetah-v5"): ("td3+dbc", None),
+    (STEPS_FULL, "sac+dbc", "Hopper-v5"): ("cosine", None),
+    (WEIGHT_FULL, "sac+dbc", "Hopper-v5"): ("cosine", 144.0),
 }
 
 # Hours that a million steps take.
@@ -103,8 +103,6 @@ def printed(table: str, setting: str, task: str) -> Score | None:
     row = RETURNS.get(setting)
     if row is None or table not in row.tables or task not in COLUMNS.get(table, TASKS):
         return None
-    shown, std = setting, None
-    if setting == "sac+dbc":
-        shown, std = OTHER_ROWS.get((table, task), (setting, None))
+    shown, std = OTHER_ROWS.get((table, setting, task), (setting, None))
     score = RETURNS[shown].on(task)
     return score if score is None or std is None else score._replace(std=std)

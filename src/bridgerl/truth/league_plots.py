@@ -17,12 +17,11 @@ def draw_quantiles(results: list[dict[str, Any]], path: Path) -> None:
     """One panel per query: the truth, and a thin line per entrant and seed."""
     entrants, names = _names(results, "entrant"), _names(results, "problem")
     shown = [problem for name, problem in PROBLEMS.items() if name in names]
-    queries = [(problem, i) for problem in shown for i in range(len(problem.queries))]
+    queries = [(problem, i, q) for problem in shown for i, q in enumerate(problem.queries)]
     columns = min(4, len(queries))
     figure, axes = panels(-(-len(queries) // columns), columns, width=3, height=2.5)
     tau = np.linspace(0.5 / N_PARTICLES, 1 - 0.5 / N_PARTICLES, CURVE)
-    for ax, (problem, i) in zip(axes, queries, strict=False):
-        query = problem.queries[i]
+    for ax, (problem, i, query) in zip(axes, queries, strict=False):
         truth = query.quantile(tau)
         ax.plot(tau, truth, color=TRUTH, lw=4, alpha=0.3, label="truth")
         # The outermost quantiles of a heavy tail would flatten all the others.

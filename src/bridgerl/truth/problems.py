@@ -157,8 +157,8 @@ def _stochastic_transition(name: str) -> Problem:
         reward = np.where(start, 0.0, np.where(state == 1, -100.0, 100.0))
         return Transition(reward, np.where(start, 1 + _coin(len(state), rng), state), ~start)
 
-    queries = (Query(0, 0.0, two_values(-99, 99)),)
-    return Problem(name, "mixing next states", step, queries, n_states=3)
+    query = Query(0, 0.0, two_values(-99, 99))
+    return Problem(name, "mixing next states", step, (query,), n_states=3)
 
 
 _MAKERS = (_two_point, _bernoulli_loop, _mixture_chain, _heavy_tail)

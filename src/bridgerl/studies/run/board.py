@@ -29,10 +29,9 @@ class Board(Watcher):
         self.console = Console(stderr=True, quiet=quiet, highlight=False)
         self._live = Live(console=self.console, auto_refresh=False, transient=True)
         self._is_live = self.console.is_terminal and not quiet
-        self._jobs = jobs
+        self._jobs, self._begun = jobs, time.monotonic()
         self._running: dict[Job, tuple[float, int]] = {}
         self._ended: dict[Job, JobEnd] = {}
-        self._begun = time.monotonic()
 
     def __enter__(self) -> Self:
         if self._is_live:
