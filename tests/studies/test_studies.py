@@ -224,7 +224,7 @@ def test_a_toy_of_other_settings_is_not_this_studys(tmp_path: Path) -> None:
 def test_a_toy_that_another_study_has_under_way_is_waited_for(tmp_path: Path) -> None:
     job = STUDIES["degradation"].jobs("smoke", tmp_path, (0,))[0]
     job.folder.mkdir(parents=True)
-    lock = store.RunLock(job.folder)
+    lock = RunFolder(job.folder).lock()
     with pytest.raises(Busy):
         run_job(job)
     lock.release()

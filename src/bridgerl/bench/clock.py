@@ -34,7 +34,6 @@ class Setting:
         return list(cores)[: self.threads]
 
     def pin(self) -> None:
-        """Keep this process on those cores, where the system can."""
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, self.cores)
 
@@ -48,7 +47,6 @@ class Clock:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Charge what runs inside to a part."""
         started = time.perf_counter()
         self._stack.append(0.0)
         try:
@@ -77,9 +75,7 @@ class GraphTime(TorchDispatchMode):
         super().__init__()
         self.spent = {True: 0.0, False: 0.0}
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         graph, started = torch.is_grad_enabled(), time.perf_counter()
         out = func(*args, **(kwargs or {}))
         self.spent[graph] += time.perf_counter() - started

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,15 +32,11 @@ def measure(config: RunConfig, setting: Setting) -> dict[str, float]:
     train = replace(config.train, batch_size=setting.batch, threads=setting.threads)
     config, period, clock = replace(config, train=train), config.actor.delay, Clock()
     with folderless(config) as (state, act_at_random, step):
-        agent = state.agent
         for _ in range(FILL):
             act_at_random()
-
-        def draw() -> Batch:
-            return state.replay.sample(setting.batch, state.streams("replay", "cpu"))
-
-        gflop = _gflop(agent, [draw() for _ in range(period)])
-        share = _target_share(agent, draw)
+        draw = partial(state.replay.sample, setting.batch, state.streams("replay", "cpu"))
+        gflop = _gflop(state.agent, [draw() for _ in range(period)])
+        share = _target_share(state.agent, draw)
         _until(step, 0.1 * setting.seconds, period)  # Warms up.
         _watch(state, clock)
         n_steps, seconds = _until(step, setting.seconds, period)
@@ -51,9 +48,7 @@ def measure(config: RunConfig, setting: Setting) -> dict[str, float]:
     return {
         "steps_per_second": n_steps / seconds,
         **{f"{name}_ms": value for name, value in spent.items()},
-        "update_ms": update,
-        "gflop": gflop,
-        "peak_gflops": peak,
+        **{"update_ms": update, "gflop": gflop, "peak_gflops": peak},
         "peak_share": gflop / (1e-3 * update * peak),
         "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
@@ -100,8 +95,8 @@ def _until(step: Callable[[], object], seconds: float, period: int) -> tuple[int
 def _watch(state: RunState, clock: Clock) -> None:
     """Charge the parts of a step. A loss goes to `forward` until its target is told apart."""
     critic, actor = state.agent.critic, state.agent.actor
-    for method in ("step", "reset"):
-        clock.watch(state.task, method, "env")
+    clock.watch(state.task, "step", "env")
+    clock.watch(state.task, "reset", "env")
     clock.watch(state.replay, "add", "env")
     clock.watch(state.replay, "sample", "sample")
     clock.watch(state.agent, "act", "act")
@@ -127,7 +122,6 @@ def _target_share(agent: Agent, draw: Callable[[], Batch]) -> float:
 
 
 def _gflop(agent: Agent, batches: Sequence[Batch]) -> float:
-    """Matrix products of one update, counted from their shapes."""
     with FlopCounterMode(display=False) as counter:
         for batch in batches:
             agent.update(batch)

@@ -12,11 +12,7 @@ import sys
 import time
 from typing import Any
 
-MODULES = {
-    "stable-baselines3": "stable_baselines3",
-    "sb3-contrib": "sb3_contrib",
-    "sbx": "sbx",
-}
+MODULES = {"stable-baselines3": "stable_baselines3", "sb3-contrib": "sb3_contrib", "sbx": "sbx"}
 
 
 def installed() -> list[str]:
@@ -30,22 +26,14 @@ def measure(task: dict[str, Any]) -> dict[str, float]:
         os.sched_setaffinity(0, task["cores"])
     module = importlib.import_module(MODULES[task["library"]])
     more: dict[str, Any] = {"policy_kwargs": {"net_arch": task["hidden"]}}
+    more |= {"learning_starts": task["fill"], "buffer_size": 100_000, "batch_size": task["batch"]}
     if task["library"] != "sbx":
         import torch
 
         torch.set_num_threads(len(task["cores"]))
         more["device"] = "cpu"
-    model = getattr(module, task["algorithm"])(
-        "MlpPolicy",
-        task["env"],
-        learning_starts=task["fill"],
-        buffer_size=100_000,
-        batch_size=task["batch"],
-        train_freq=1,
-        gradient_steps=1,
-        seed=0,
-        **more,
-    )
+    algorithm = getattr(module, task["algorithm"])
+    model = algorithm("MlpPolicy", task["env"], train_freq=1, gradient_steps=1, seed=0, **more)
     model.learn(task["fill"] + task["round"])
     steps, started = 0, time.perf_counter()
     while time.perf_counter() - started < task["seconds"]:

@@ -1,12 +1,13 @@
-"""A whole bench: contenders in turns, medians, ratios; as a table and as JSON."""
+"""A whole bench: contenders in turns, medians, ratios; as a table, a picture and JSON."""
 
 import json
-import statistics
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 import torch
 from rich.box import SIMPLE
@@ -18,6 +19,7 @@ from bridgerl.bench.clock import PARTS, Setting
 from bridgerl.bench.ours import FILL, isolated, measure
 from bridgerl.config import RunConfig
 from bridgerl.errors import UserError
+from bridgerl.plots import COLORS, panels, save
 from bridgerl.runs.folder import versions
 
 PEERS = {
@@ -26,14 +28,11 @@ PEERS = {
     ("sac", "tqc"): (("sb3-contrib", "TQC"), ("sbx", "TQC")),
 }
 """What other libraries call our pairs."""
-WIDE = 160
-"""Columns in which the table has room."""
 ROUND = 50
 """Steps between two looks of a peer at the clock."""
 
 
-@dataclass(frozen=True)
-class Contender:
+class Contender(NamedTuple):
     """Somebody who is measured, and the one of ours it is a peer of."""
 
     label: str
@@ -46,49 +45,37 @@ def contenders(pairs: Mapping[str, RunConfig], python: Path) -> list[Contender]:
     has = _ask(python, {})
     found = []
     for label, pair in pairs.items():
-        found.append(Contender(label, lambda s, p=pair: isolated(measure, p, s)))
+        found.append(Contender(label, partial(isolated, measure, pair)))
         hidden = getattr(pair.critic, "hidden", ())
         if hidden != pair.actor.hidden:  # Theirs share one shape; ours must have it too.
             continue
         for library, algorithm in PEERS.get((pair.actor_name, pair.critic_name), ()):
             if library in has:
                 request = {"library": library, "algorithm": algorithm, "hidden": list(hidden)}
-                peer = _peer(python, request)
-                found.append(Contender(f"{library} {algorithm}", peer, label))
+                run = partial(_measure_peer, python, request)
+                found.append(Contender(f"{library} {algorithm}", run, label))
     return found
 
 
 def run_bench(
-    rivals: Sequence[Contender],
-    settings: Sequence[Setting],
-    repeats: int,
-    tick: Callable[[], None],
+    rivals: Sequence[Contender], settings: Sequence[Setting], repeats: int, tick: Callable[[], None]
 ) -> list[dict[str, Any]]:
     """One row per contender and setting: medians, and ratios of speed within the same turn."""
     rows = []
     for setting in settings:
-        turns: list[dict[str, dict[str, float]]] = []
-        for _ in range(repeats):
-            turns.append({})
-            for rival in rivals:
-                turns[-1][rival.label] = rival.run(setting)
-                tick()
+        found: dict[str, list[dict[str, float]]] = {rival.label: [] for rival in rivals}
+        for rival in [*rivals] * repeats:
+            found[rival.label].append(rival.run(setting))
+            tick()
         for rival in rivals:
-            mine = [turn[rival.label] for turn in turns]
-            base = rival.peer_of or rivals[0].label
-            speeds = [m["steps_per_second"] for m in mine]
-            others = [turn[base]["steps_per_second"] for turn in turns]
-            ratio = statistics.median(b / a for a, b in zip(speeds, others, strict=True))
-            rows.append(
-                {
-                    "label": rival.label,
-                    "peer_of": rival.peer_of,
-                    **asdict(setting),
-                    **{k: statistics.median(m[k] for m in mine) for k in mine[0]},
-                    "all_steps_per_second": speeds,
-                    "time_over_first" if rival.peer_of is None else "ours_over_it": ratio,
-                }
-            )
+            mine, others = found[rival.label], found[rival.peer_of or rivals[0].label]
+            speeds = [turn["steps_per_second"] for turn in mine]
+            base = [turn["steps_per_second"] for turn in others]
+            ratio = median(b / a for a, b in zip(speeds, base, strict=True))
+            row = {"label": rival.label, "peer_of": rival.peer_of, **asdict(setting)}
+            row |= {key: median(turn[key] for turn in mine) for key in mine[0]}
+            compared = "time_over_first" if rival.peer_of is None else "ours_over_it"
+            rows.append(row | {"all_steps_per_second": speeds, compared: ratio})
     return rows
 
 
@@ -100,47 +87,61 @@ def describe() -> dict[str, str]:
 def show(rows: Sequence[dict[str, Any]]) -> None:
     """Print the rows, one table per number of threads."""
     # Wrapped cells cannot be read: a narrow terminal gets long lines instead.
-    console = Console(highlight=False, width=max(Console().width, WIDE))
+    console = Console(highlight=False, width=max(Console().width, 160))
     for threads in sorted({row["threads"] for row in rows}):
         mine = [row for row in rows if row["threads"] == threads]
         title = f"{mine[0]['env']}, batch {mine[0]['batch']}, {threads} thread(s)"
         table = Table(title=title, title_justify="left", box=SIMPLE, padding=(0, 1), pad_edge=False)
-        columns = ("", "steps/s", *PARTS, "ms/step", "GFLOP", "of peak", "MB", "ratio")
-        for i, column in enumerate(columns):
-            table.add_column(column, justify="right" if i else "left", no_wrap=True)
+        table.add_column(no_wrap=True)
+        for column in ("steps/s", *PARTS, "ms/step", "GFLOP", "of peak", "MB", "ratio"):
+            table.add_column(column, justify="right", no_wrap=True)
         for row in mine:
             table.add_row(*_cells(row))
         console.print(table)
-    console.print(
-        "Parts in milliseconds per step. Ratio: time per step over the first row's; "
-        "for a peer, how many times faster ours is.",
-        markup=False,
-    )
+    note = "Parts in milliseconds per step. Ratio: time per step over the first row's; "
+    console.print(f"{note}for a peer, how many times faster ours is.", markup=False)
+
+
+def draw_parts(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Bars of milliseconds per step: ours by part, peers as one; a panel per thread count."""
+    threads = sorted({row["threads"] for row in rows})
+    height = 1.2 + 0.32 * sum(row["threads"] == threads[0] for row in rows)
+    figure, axes = panels(1, len(threads), width=6.5, height=height)
+    for axis, n in zip(axes, threads, strict=True):
+        mine = [row for row in rows if row["threads"] == n]
+        names = [row["label"] if row["peer_of"] is None else f"({row['label']})" for row in mine]
+        for at, row in enumerate(mine):
+            total, left = 1e3 / row["steps_per_second"], 0.0
+            if row["peer_of"] is not None:
+                axis.barh(at, total, color="#BBBBBB")
+            else:
+                for part, color in zip(PARTS, COLORS, strict=True):
+                    axis.barh(at, row[f"{part}_ms"], left=left, color=color)
+                    left += row[f"{part}_ms"]
+            axis.text(total, at, f" {total:.1f}", va="center", fontsize=8)
+        axis.set_yticks(range(len(mine)), names)
+        axis.invert_yaxis()
+        axis.grid(visible=False, axis="y")
+        axis.set(xlabel="milliseconds per environment step", title=f"{n} thread{'s' * (n > 1)}")
+    for part, color in zip(PARTS, COLORS, strict=True):
+        axes[0].barh([0], [0], color=color, label=part)
+    figure.legend(loc="outside lower center", ncols=len(PARTS), fontsize=8)
+    save(figure, path)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
     speed, total = f"{row['steps_per_second']:.1f}", f"{1e3 / row['steps_per_second']:.2f}"
     if row["peer_of"] is not None:
-        return [f"  {row['label']}", speed, *[""] * len(PARTS), total, "", "", "", _x(row)]
+        ratio, empty = f"ours {row['ours_over_it']:.2f}x", [""] * len(PARTS)
+        return [f"  {row['label']}", speed, *empty, total, "", "", "", ratio]
     parts = [f"{row[f'{part}_ms']:.2f}" for part in PARTS]
     rest = [f"{row['gflop']:.2f}", f"{100 * row['peak_share']:.0f} %", f"{row['memory_mb']:.0f}"]
-    return [row["label"], speed, *parts, total, *rest, _x(row)]
+    return [row["label"], speed, *parts, total, *rest, f"{row['time_over_first']:.2f}"]
 
 
-def _x(row: dict[str, Any]) -> str:
-    if row["peer_of"] is None:
-        return f"{row['time_over_first']:.2f}"
-    return f"ours {row['ours_over_it']:.2f}x"
-
-
-def _peer(python: Path, request: dict[str, Any]) -> Callable[[Setting], dict[str, float]]:
-    """Steps per second of another library's algorithm."""
-
-    def run(setting: Setting) -> dict[str, float]:
-        shared = {**asdict(setting), "cores": setting.cores, "fill": FILL, "round": ROUND}
-        return _ask(python, request | shared)
-
-    return run
+def _measure_peer(python: Path, request: dict[str, Any], setting: Setting) -> dict[str, float]:
+    shared = {**asdict(setting), "cores": setting.cores, "fill": FILL, "round": ROUND}
+    return _ask(python, request | shared)
 
 
 def _ask(python: Path, request: dict[str, Any]) -> Any:

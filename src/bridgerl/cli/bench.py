@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridgerl.bench.clock import Setting
-from bridgerl.bench.plots import draw_parts
-from bridgerl.bench.table import contenders, describe, run_bench, show
+from bridgerl.bench.table import contenders, describe, draw_parts, run_bench, show
 from bridgerl.cli.entrants import read_pair
 from bridgerl.cli.output import make_folder, progress, writing
 from bridgerl.errors import require, require_some
@@ -16,14 +15,7 @@ from bridgerl.runs import store
 from bridgerl.training.envs import Task
 
 PAIRS = (
-    "sac+cdq",
-    "td3+cdq",
-    "sac+dsac",
-    "sac+iqn",
-    "sac+tqc",
-    "sac+vf",
-    "sac+vdrl",
-    "sac+dbc",
+    *("sac+cdq", "td3+cdq", "sac+dsac", "sac+iqn", "sac+tqc", "sac+vf", "sac+vdrl", "sac+dbc"),
     "tqc of the paper = sac+tqc --preset paper",
 )
 
@@ -58,12 +50,11 @@ class Bench:
     """Print JSON."""
 
     def __call__(self) -> int:
-        """Measure, write, print."""
-        for name in ("batch", "repeats"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "must be at least 1")
+        require(self.batch >= 1, "batch", self.batch, "must be at least 1")
+        require(self.repeats >= 1, "repeats", self.repeats, "must be at least 1")
         require(0 < self.seconds < 3600, "seconds", self.seconds, "must be in (0, 3600)")
-        for name in ("pairs", "threads"):
-            require_some(name, getattr(self, name))
+        require_some("pairs", self.pairs)
+        require_some("threads", self.threads)
         require(min(self.threads) >= 1, "threads", self.threads, "must be at least 1")
         listed = [read_pair(text, self.env) for text in self.pairs]
         require_some("pairs", tuple(label for label, _ in listed))

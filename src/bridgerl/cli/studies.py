@@ -50,41 +50,40 @@ class _Selection:
     """Folder of all studies; equal runs of several studies are shared."""
     gpus: float = 0.0
     """GPUs per run; above 0 runs train on cuda, and Ray gives each so much of one."""
+    workers: int = os.cpu_count() or 1
+    """Runs at a time on this machine."""
+    json: bool = False
+    """Print JSON."""
 
     @property
     def folder(self) -> Path:
-        """Where the study's report lies."""
         return self.out / self.scale / self.study
 
     def all_jobs(self, out: Path) -> list[Job]:
-        """Every run of the study under these seeds."""
-        for name in ("seeds", "only"):
-            values = getattr(self, name)
+        for name, values in (("seeds", self.seeds), ("only", self.only)):
             if values is not None:
                 require_some(name, values)
         require_seeds("seeds", *(self.seeds or ()))
         require(0 <= self.gpus <= 16, "gpus", self.gpus, "must be from 0 to 16")
-        return choose("study", self.study, STUDIES).jobs(
-            self.scale, out, self.seeds, "cuda" if self.gpus else "cpu"
-        )
+        require(1 <= self.workers <= 1024, "workers", self.workers, "must be from 1 to 1024")
+        study, device = choose("study", self.study, STUDIES), "cuda" if self.gpus else "cpu"
+        return study.jobs(self.scale, out, self.seeds, device)
 
     def _check_gpus(self) -> None:
         if self.gpus > 0 and not torch.cuda.is_available():
             raise UserError(f"--gpus {self.gpus:g} needs CUDA, which is not here; leave it out")
 
     def select(self, jobs: list[Job]) -> list[Job]:
-        """Those that --only leaves."""
         if self.only is None:
             return jobs
+        chosen: set[Job] = set()
         for pattern in self.only:
-            if not any(_fits(job, pattern) for job in jobs):
+            fits = {job for job in jobs if pattern in job.name or fnmatch(job.name, pattern)}
+            if not fits:
                 names = ", ".join(job.name for job in jobs[:3])
                 raise UserError(f"--only {pattern} fits no run; names are like {names}")
-        return [job for job in jobs if any(_fits(job, p) for p in self.only)]
-
-
-def _fits(job: Job, pattern: str) -> bool:
-    return pattern in job.name or fnmatch(job.name, pattern)
+            chosen |= fits
+        return [job for job in jobs if job in chosen]
 
 
 @dataclass(frozen=True)
@@ -92,19 +91,14 @@ class Plan(_Selection):
     """Say what a study costs on this machine before it is run.
 
     A minute's calibration measures a step of every setting on every task; finished runs are free.
+    Hours are told for 1, for 8 and for --workers runs at a time.
     Example: bridgerl plan main --scale cpu --workers 2
     """
 
-    workers: int = os.cpu_count() or 1
-    """Runs at a time, besides 1 and 8."""
     seconds: float = 60.0
     """Length of the calibration."""
-    json: bool = False
-    """Print JSON."""
 
     def __call__(self) -> int:
-        """Measure, add up, print."""
-        require(1 <= self.workers <= 1024, "workers", self.workers, "must be from 1 to 1024")
         self._check_gpus()
         require(0 < self.seconds < 1e6, "seconds", self.seconds, "must be positive")
         jobs = self.select(self.all_jobs(self.out))
@@ -112,8 +106,8 @@ class Plan(_Selection):
         with progress(len({(job.setting, job.task) for job in left}), "calibration") as bar:
             costs = calibrate(left, self.seconds, lambda: bar.advance(bar.task_ids[0]))
         facts = estimate(jobs, left, costs, self.workers)
-        facts |= {"study": self.study, "scale": self.scale}
-        facts |= {"gpu_hours": self.gpus * facts["core_hours"]}
+        gpu_hours = self.gpus * facts["core_hours"]
+        facts |= {"study": self.study, "scale": self.scale, "gpu_hours": gpu_hours}
         print(json.dumps(facts)) if self.json else _show(facts)
         return 0
 
@@ -128,11 +122,10 @@ def _show(facts: dict[str, Any]) -> None:
         table.add_row(row["setting"], row["task"], str(row["runs"]), speed, time)
     if facts["settings"]:
         Console(highlight=False).print(table)
+    gpu = f"{_amount(facts['gpu_hours'])} GPU-hours, " if facts["gpu_hours"] else ""
     print(
         f"{facts['runs']} runs, {facts['finished']} finished; left: {facts['steps']:,} steps, "
-        f"{_amount(facts['core_hours'])} core-hours, "
-        + (f"{_amount(facts['gpu_hours'])} GPU-hours, " if facts["gpu_hours"] else "")
-        + f"{_amount(facts['disk_gb'])} GB on disk"
+        f"{_amount(facts['core_hours'])} core-hours, {gpu}{_amount(facts['disk_gb'])} GB on disk"
     )
     if facts["finished"] == facts["runs"]:
         return
@@ -160,20 +153,15 @@ class Reproduce(_Selection):
     Example: bridgerl reproduce main --scale cpu --only HalfCheetah-v5
     """
 
-    workers: int = os.cpu_count() or 1
-    """Runs at a time on this machine."""
     ray: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[ADDRESS]")] = None
     """Hand the runs to a Ray cluster: its address, or nothing for the one that is found."""
     dry_run: bool = False
     """List the runs and their state, and do nothing."""
     report: bool = True
     """Write the report when the runs are over."""
-    json: bool = False
-    """Print JSON."""
 
     def __call__(self) -> int:
         """Run what is left, report; 0 when all is done, 1 when not, 128 + n after a signal."""
-        require(1 <= self.workers <= 1024, "workers", self.workers, "must be from 1 to 1024")
         require(len(self.ray or ()) <= 1, "ray", self.ray, "takes one address")
         # Workers of a cluster have working folders of their own.
         out = self.out if self.ray is None else self.out.absolute()
@@ -201,13 +189,10 @@ class Reproduce(_Selection):
                 ends = runner.run(left, stop)
         if self.report:
             self._draw(everything)
-        summary = self._conclude(jobs, ends)
-        if stop.number is not None:
-            return 128 + stop.number
-        return 0 if summary["finished"] == len(jobs) else 1
+        all_done = self._conclude(jobs, ends)
+        return 128 + stop.number if stop.number is not None else int(not all_done)
 
     def _runner(self, board: Board) -> Pool | Cluster:
-        """This machine, or a cluster."""
         if self.ray is None:
             return Pool(self.workers, self.folder / "logs", board)
         return Cluster(self.ray[0] if self.ray else "auto", self.gpus, board)
@@ -219,8 +204,8 @@ class Reproduce(_Selection):
         except OSError as error:
             print(f"{PROGRAM}: warning: no picture: {error}", file=sys.stderr)
 
-    def _conclude(self, jobs: list[Job], ends: dict[Job, JobEnd]) -> dict[str, Any]:
-        """Count, write the report, say what failed."""
+    def _conclude(self, jobs: list[Job], ends: dict[Job, JobEnd]) -> bool:
+        """Count, write the report, say what failed; whether all jobs are done."""
         counts = Counter(end.status for end in ends.values())
         failed = {job.name: o.reason for job, o in ends.items() if o.status == "failed"}
         finished = sum(job.done() for job in jobs)
@@ -228,11 +213,11 @@ class Reproduce(_Selection):
         summary |= {"stopped": counts["stopped"], "failed": failed, "folder": str(self.folder)}
         results = build_report(self.folder) if self.report else None
         if results:
-            summary |= {"claims": results["counts"], "report": results["page"]}
-            summary |= {"problems": results["problems"]}
+            names = {"claims": "counts", "report": "page", "problems": "problems"}
+            summary |= {name: results[key] for name, key in names.items()}
         if self.json:
             print(json.dumps(summary))
-            return summary
+            return finished == len(jobs)
         print(f"{finished} of {len(jobs)} runs finished")
         for name, reason in failed.items():
             print(f"failed: {name}: {reason}")
@@ -242,14 +227,14 @@ class Reproduce(_Selection):
         if finished + len(failed) < len(jobs):
             print("the same command goes on where this one ended")
         print(*(outline(results) if results else [f"results: {self.folder}"]), sep="\n")
-        return summary
+        return finished == len(jobs)
 
     def _list(self, jobs: list[Job], left: list[Job]) -> None:
-        steps = {job: job.progress() for job in left}
-        states = {j: f"at {step:,}" if step else "not begun" for j, step in steps.items()}
-        rows = [
-            {"name": j.name, "state": states.get(j, "finished"), "command": j.command} for j in jobs
-        ]
+        rows, steps = [], {job: job.progress() for job in left}
+        for job in jobs:
+            begun = f"at {steps[job]:,}" if steps.get(job) else "not begun"
+            state = begun if job in steps else "finished"
+            rows.append({"name": job.name, "state": state, "command": job.command})
         if self.json:
             print(json.dumps(rows))
             return

@@ -21,6 +21,7 @@ from bridgerl.plots import check_plotting
 from bridgerl.runs import store
 from bridgerl.studies.jobs import Job
 from bridgerl.studies.run.league import cell_jobs, run_league
+from bridgerl.studies.run.pool import Watcher
 from bridgerl.studies.run.work import JobEnd
 from bridgerl.truth import endpoint
 from bridgerl.truth.league import figure, write_results
@@ -32,23 +33,17 @@ MOST_LINES = 8
 """Entrants that one panel can show as lines."""
 
 
-class _Bar:
-    """Jobs of a runner on a progress bar."""
+class _Bar(Watcher):
+    """Jobs of a runner on a progress bar that refreshes itself; only ends are counted."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar = bar
-
-    def started(self, job: Job) -> None:
-        """Say nothing: only ends are counted."""
 
     def died(self, job: Job, reason: str) -> None:
         self._bar.console.print(f"{job.name}: {reason}; it is taken up again", markup=False)
 
     def ended(self, job: Job, end: JobEnd) -> None:
         self._bar.advance(self._bar.task_ids[0], end.status == "done")
-
-    def refresh(self) -> None:
-        """The bar refreshes itself."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,6 @@ class League:
     """Print JSON."""
 
     def __call__(self) -> int:
-        """Run what is missing, print a table, write JSON, Markdown and pictures."""
         jobs = self._jobs()
         if self.plot:
             check_plotting()
@@ -94,14 +88,12 @@ class League:
                 raise
         with writing(self.out):
             data = write_results(self.out, shlex.join(["bridgerl", *sys.argv[1:]]), results)
-            # No picture of other results may stand beside these.
-            for name in ("distances.png", "laws.png", "price.png"):
-                (self.out / name).unlink(missing_ok=True)
-            if self.plot:
-                draw_distances(results, self.out / "distances.png")
-                draw_price(results, self.out / "price.png")
-                if len({r["entrant"] for r in results}) <= MOST_LINES:
-                    draw_quantiles(results, self.out / "laws.png")
+            draws = {"distances": draw_distances, "price": draw_price, "laws": draw_quantiles}
+            for name, draw in draws.items():
+                # No picture of other results may stand beside these.
+                (self.out / f"{name}.png").unlink(missing_ok=True)
+                if self.plot and (name != "laws" or len(self.critics) <= MOST_LINES):
+                    draw(results, self.out / f"{name}.png")
         print(json.dumps(data["summary"])) if self.json else self._show(data["summary"])
         return 0
 
@@ -117,10 +109,9 @@ class League:
         entrants = [read_entrant(text) for text in self.critics]
         labels = [entrant.label for entrant in entrants]
         require(len(set(labels)) == len(labels), "critics", labels, "give one label twice")
-        cells = [
-            (e.label, LeagueCell(task, e.critic, e.config, seed, self.updates, self.batch))
-            for task, e, seed in product(self.tasks, entrants, self.seeds)
-        ]
+        cells, budget = [], (self.updates, self.batch)
+        for task, e, seed in product(self.tasks, entrants, self.seeds):
+            cells.append((e.label, LeagueCell(task, e.critic, e.config, seed, *budget)))
         return cell_jobs(cells, self.out)
 
     def _show(self, rows: list[dict[str, Any]]) -> None:
@@ -156,7 +147,6 @@ class Toy(ToyConfig):
     """Print JSON."""
 
     def __call__(self) -> int:
-        """Run, write JSON and the picture, print a table."""
         if self.plot:
             check_plotting()
         make_folder(self.out)
@@ -191,9 +181,7 @@ class EndpointError(EndpointConfig):
     """Print JSON."""
 
     def __call__(self) -> int:
-        """Compute, print, draw."""
-        table = endpoint.error_table(self)
-        picture = self.out / "bridge-error.png"
+        table, picture = endpoint.error_table(self), self.out / "bridge-error.png"
         if self.plot:
             check_plotting()
             make_folder(self.out)

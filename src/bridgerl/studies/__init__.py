@@ -15,19 +15,8 @@ from bridgerl.studies import (
 )
 from bridgerl.studies.base import SCALES, Study
 
-_FILES = (
-    main,
-    plug_and_play,
-    flow_steps,
-    anchor_weight,
-    schedules,
-    actors,
-    training_time,
-    degradation,
-    endpoint_bias,
-    dbc_ablation,
-    dbc_sizes,
-)
-STUDIES: dict[str, Study] = {file.STUDY.name: file.STUDY for file in _FILES}
+_TRAININGS = (main, plug_and_play, flow_steps, anchor_weight, schedules, actors, training_time)
+_KNOWN_TRUTHS = (degradation, endpoint_bias, dbc_ablation, dbc_sizes)
+STUDIES: dict[str, Study] = {f.STUDY.name: f.STUDY for f in (*_TRAININGS, *_KNOWN_TRUTHS)}
 
 __all__ = ["SCALES", "STUDIES", "Study"]

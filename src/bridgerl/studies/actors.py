@@ -12,6 +12,5 @@ STUDY = TrainingStudy(
     title="All pairs of actor and critic",
     tables=(paper.FULL,),
     settings=pairs(*SETTINGS),
-    tasks=paper.TASKS,
     claims=tuple(claim for a in ACTORS for claim in beats(f"{a}+dbc", (f"{a}+cdq",), paper.TASKS)),
 )

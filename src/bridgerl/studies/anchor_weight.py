@@ -17,7 +17,6 @@ STUDY = TrainingStudy(
         dbc("w = 0.1", anchor_weight=0.1),
         dbc("no quantile loss", quantile_weight=0.0, anchor_weight=1.0),
     ),
-    tasks=paper.TASKS,
     claims=(
         # Small weights help: three tasks in the text, "a wider range" in the appendix.
         *beats("sac+dbc", ("w = 0", "no quantile loss"), paper.TASKS),

@@ -19,12 +19,11 @@ class Scale:
     """How much of a study is run: steps, seeds, tasks, and under which preset."""
 
     says: str
-    preset: str
     steps: int
-    seeds: tuple[int, ...]
     most_tasks: int
+    preset: str = "lite"
+    seeds: tuple[int, ...] = (0, 1, 2)
     prefers: tuple[str, ...] = ()
-    """Tasks that are chosen before others."""
     decides: bool = True
     """Whether runs are long enough to say anything about a claim."""
     changes: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -40,10 +39,9 @@ class Scale:
 SCALES: dict[str, Scale] = {
     "smoke": Scale(
         "minutes: shows that everything runs, decides nothing",
-        preset="lite",
         steps=400,
-        seeds=(0, 1),
         most_tasks=1,
+        seeds=(0, 1),
         prefers=("Hopper-v5", "Walker2d-v5"),
         decides=False,
         changes={"train": {"warmup": 300}, "eval": {"every": 100, "episodes": 1}}
@@ -51,19 +49,13 @@ SCALES: dict[str, Scale] = {
     ),
     "cpu": Scale(
         "hours on a few cores: a tenth of the steps, two tasks",
-        preset="lite",
         steps=100_000,
-        seeds=(0, 1, 2),
         most_tasks=2,
         prefers=("HalfCheetah-v5", "Walker2d-v5", "Hopper-v5"),
         changes={"save": {"every": 10_000}},
     ),
     "paper": Scale(
-        "the paper's: a million steps, all its tasks, its network sizes",
-        preset="paper",
-        steps=1_000_000,
-        seeds=(0, 1, 2),
-        most_tasks=5,
+        "the paper's: a million steps, all its tasks, its network sizes", 1_000_000, 5, "paper"
     ),
 }
 
@@ -81,24 +73,18 @@ class Setting:
     """In place of the scale's."""
 
     def config(self, task: str, scale: Scale) -> RunConfig:
-        """What is trained on a task at this scale."""
         preset = self.preset or scale.preset
         base = resolve(task, self.actor, self.critic, preset)
         slug = "" if self.key == f"{self.actor}+{self.critic}" else f"-{slug_of(self.key)}"
-        sections = {key: replace(getattr(base, key), **v) for key, v in scale.changes.items()}
-        return replace(
-            base,
-            critic=replace(base.critic, **self.changes),
-            steps=scale.steps,
-            name=f"{self.actor}-{self.critic}-{preset}{slug}",
-            **sections,
-        )
+        name = f"{self.actor}-{self.critic}-{preset}{slug}"
+        changes = {"critic": self.changes, **scale.changes}
+        sections = {key: replace(getattr(base, key), **new) for key, new in changes.items()}
+        return replace(base, steps=scale.steps, name=name, **sections)
 
 
 def pairs(*names: str) -> tuple[Setting, ...]:
     """Settings that are a pair's own preset, e.g. sac+dbc."""
-    split = [(name, name.partition("+")) for name in names]
-    return tuple(Setting(name, actor, critic) for name, (actor, _, critic) in split)
+    return tuple(Setting(n, n.split("+")[0], n.split("+")[1]) for n in names)
 
 
 def dbc(key: str, **changes: Any) -> Setting:
@@ -144,11 +130,11 @@ class Study(ABC):
 
     name: str
     title: str
-    tables: tuple[str, ...]
-    """Labels of the tables and figures it repeats, in the paper's source."""
     settings: tuple[Setting, ...]
-    tasks: tuple[str, ...]
-    claims: tuple[Claim, ...]
+    tables: tuple[str, ...] = ()
+    """Labels of the tables and figures it repeats, in the paper's source."""
+    tasks: tuple[str, ...] = paper.TASKS
+    claims: tuple[Claim, ...] = ()
 
     measures: ClassVar[dict[str, Measure]]
     """By key; claims are judged on each."""
@@ -159,10 +145,11 @@ class Study(ABC):
     def jobs(
         self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
     ) -> list[Job]:
-        """What must be run; results lie under `out`, and trainings use the device."""
+        """What must be run, each once; results lie under `out`, trainings use the device."""
         chosen = product(seeds or SCALES[scale].seeds, self.chosen_tasks(scale), self.settings)
         place = Place(scale, out / scale, device)
-        return [self.job(setting, task, seed, place) for seed, task, setting in chosen]
+        jobs = (self.job(setting, task, seed, place) for seed, task, setting in chosen)
+        return list(dict.fromkeys(jobs))
 
     def chosen_tasks(self, scale: str) -> tuple[str, ...]:
         return self.tasks
@@ -189,10 +176,10 @@ class TrainingStudy(Study):
         "final": Measure("final", "last evaluation"),
         "average": Measure("average", "mean of all evaluations"),
     }
-    figure: ClassVar[Figure] = Figure(
+    figure = Figure(
         "Learning curves", "environment steps", "return", "Mean return of evaluations over seeds."
     )
-    pools_tasks: ClassVar[bool] = True
+    pools_tasks = True
 
     def chosen_tasks(self, scale: str) -> tuple[str, ...]:
         return SCALES[scale].choose(self.tasks)
@@ -223,9 +210,7 @@ class LeagueStudy(Study):
         "crps": Measure("CRPS", "what the learned distribution scores above the true one"),
         "mean_error": Measure("mean error", "distance of the means"),
     }
-    figure: ClassVar[Figure] = Figure(
-        "Learned quantiles", "quantile level, %", "return", "Mean over seeds."
-    )
+    figure = Figure("Learned quantiles", "quantile level, %", "return", "Mean over seeds.")
 
     def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
         """A cell; only `smoke` is shorter than the league's own."""

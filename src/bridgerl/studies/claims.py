@@ -5,7 +5,7 @@ which the uncertainty of the means becomes that of the contrast.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import log
 from typing import NamedTuple
 
@@ -23,19 +23,12 @@ Cells = dict[tuple[str, str], Cell]
 """By setting and task."""
 
 
-class Term(NamedTuple):
-    """How a contrast moves with one mean."""
-
-    slope: float
-    setting: str
-    task: str
-
-
 class Contrast(NamedTuple):
     """A claim in numbers: positive if true."""
 
     value: float
-    terms: tuple[Term, ...]
+    terms: tuple[tuple[float, str, str], ...]
+    """How it moves with a mean: slope, setting, task."""
 
 
 class SpreadContrast(NamedTuple):
@@ -46,29 +39,29 @@ class SpreadContrast(NamedTuple):
     narrow: Cell
 
 
-@dataclass(frozen=True)
 class Claim(ABC):
-    """A statement about settings and tasks."""
+    """A statement about settings on one task."""
 
-    says: str = field(default="", kw_only=True)
+    task: str
+    says: str
     """In words, where the formula is not enough."""
+    bound: float = 0.0
 
     @property
     def text(self) -> str:
-        """The statement in words."""
-        return self.says or self.formula()
-
-    def formula(self) -> str:
-        """The statement in short."""
-        raise NotImplementedError
+        return self.says
 
     @abstractmethod
+    def weights(self) -> dict[str, float]:
+        """The settings it speaks of: positive the more of it makes the claim true."""
+
     def cells(self) -> tuple[tuple[str, str], ...]:
-        """The settings and tasks it speaks of."""
+        return tuple((setting, self.task) for setting in self.weights())
 
-    @abstractmethod
     def contrast(self, cells: Cells) -> Contrast | SpreadContrast:
-        """The statement in numbers."""
+        """The weighted sum of means, above the bound."""
+        terms = tuple((weight, key, self.task) for key, weight in self.weights().items())
+        return Contrast(sum((w * cells[k, t].mean for w, k, t in terms), -self.bound), terms)
 
 
 @dataclass(frozen=True)
@@ -79,18 +72,15 @@ class Beats(Claim):
     worse: str
     task: str
     factor: float = 1.0
+    says: str = ""
 
-    def formula(self) -> str:
+    @property
+    def text(self) -> str:
         times = "" if self.factor == 1 else f"{self.factor:g} x "
-        return f"{self.better} > {times}{self.worse} on {self.task}"
+        return self.says or f"{self.better} > {times}{self.worse} on {self.task}"
 
-    def cells(self) -> tuple[tuple[str, str], ...]:
-        return ((self.better, self.task), (self.worse, self.task))
-
-    def contrast(self, cells: Cells) -> Contrast:
-        """Better - factor x worse."""
-        terms = (Term(1.0, self.better, self.task), Term(-self.factor, self.worse, self.task))
-        return Contrast(sum(t.slope * cells[t.setting, t.task].mean for t in terms), terms)
+    def weights(self) -> dict[str, float]:
+        return {self.better: 1.0, self.worse: -self.factor}
 
 
 @dataclass(frozen=True)
@@ -102,19 +92,18 @@ class GainsMore(Claim):
     than_better: str
     than_worse: str
     task: str
+    says: str
 
-    def cells(self) -> tuple[tuple[str, str], ...]:
-        settings = (self.better, self.worse, self.than_better, self.than_worse)
-        return tuple((setting, self.task) for setting in settings)
+    def weights(self) -> dict[str, float]:
+        return {self.better: 1, self.worse: -1, self.than_better: -1, self.than_worse: 1}
 
     def contrast(self, cells: Cells) -> Contrast:
         """Difference of log ratios; NaN unless all means are positive."""
-        signs = dict(zip(self.cells(), (1, -1, -1, 1), strict=True))
-        means = {cell: cells[cell].mean for cell in signs}
-        if min(means.values()) <= 0:
+        parts = [(cells[k, self.task].mean, sign, k) for k, sign in self.weights().items()]
+        if min(parts)[0] <= 0:
             return Contrast(float("nan"), ())
-        value = sum(sign * log(means[cell]) for cell, sign in signs.items())
-        return Contrast(value, tuple(Term(sign / means[c], *c) for c, sign in signs.items()))
+        terms = tuple((sign / mean, key, self.task) for mean, sign, key in parts)
+        return Contrast(sum(sign * log(mean) for mean, sign, _ in parts), terms)
 
 
 @dataclass(frozen=True)
@@ -123,15 +112,11 @@ class Exceeds(Claim):
 
     setting: str
     task: str
-    bound: float
+    bound: float = 0.0
+    says: str = ""
 
-    def cells(self) -> tuple[tuple[str, str], ...]:
-        return ((self.setting, self.task),)
-
-    def contrast(self, cells: Cells) -> Contrast:
-        """Score - bound."""
-        value = cells[self.setting, self.task].mean - self.bound
-        return Contrast(value, (Term(1.0, self.setting, self.task),))
+    def weights(self) -> dict[str, float]:
+        return {self.setting: 1.0}
 
 
 @dataclass(frozen=True)
@@ -142,11 +127,12 @@ class Spreads(Claim):
     narrow: str
     task: str
 
-    def formula(self) -> str:
+    @property
+    def text(self) -> str:
         return f"{self.wide} varies more than {self.narrow} on {self.task}"
 
-    def cells(self) -> tuple[tuple[str, str], ...]:
-        return ((self.wide, self.task), (self.narrow, self.task))
+    def weights(self) -> dict[str, float]:
+        return {self.wide: 1.0, self.narrow: -1.0}
 
     def contrast(self, cells: Cells) -> SpreadContrast:
         """Log ratio of variances; NaN where one has none."""

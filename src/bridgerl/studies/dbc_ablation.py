@@ -10,14 +10,10 @@ SMALL = {"hidden": (64, 64, 64), "n_target": 64, "n_online": 32}
 STUDY = LeagueStudy(
     name="dbc-ablation",
     title="DBC's choices against known distributions",
-    tables=(),
     settings=(
         dbc("lite"),
-        dbc("label", bridge_input="label"),
-        dbc("path", bridge_input="path"),
-        dbc("M = 1", bridge_steps=1),
-        dbc("M = 2", bridge_steps=2),
-        dbc("M = 10", bridge_steps=10),
+        *(dbc(name, bridge_input=name) for name in ("label", "path")),
+        *(dbc(f"M = {n}", bridge_steps=n) for n in (1, 2, 10)),
         dbc("label, M = 1", bridge_input="label", bridge_steps=1),
         dbc("w = 0", anchor_weight=0.0),
         dbc("w = 0.1", anchor_weight=0.1),

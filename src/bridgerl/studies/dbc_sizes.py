@@ -6,12 +6,9 @@ from bridgerl.truth.settings import PROBLEMS
 STUDY = LeagueStudy(
     name="dbc-sizes",
     title="DBC's sizes against known distributions",
-    tables=(),
     settings=(
         dbc("lite"),
-        dbc("particle 8x8", particle=(8, 8)),
-        dbc("particle 32x32", particle=(32, 32)),
-        dbc("particle 64x64", particle=(64, 64)),
+        *(dbc(f"particle {n}x{n}", particle=(n, n)) for n in (8, 32, 64)),
         dbc("particle 32, one layer", particle=(32,)),
         *(dbc(f"trunk 2x{n}", hidden=(n, n)) for n in (64, 128, 256, 512)),
         *(dbc(f"target {n}", n_target=n) for n in (4, 16, 32)),
@@ -22,5 +19,4 @@ STUDY = LeagueStudy(
         *(dbc(f"{n} cosines", n_embed=n) for n in (32, 128)),
     ),
     tasks=PROBLEMS,
-    claims=(),
 )

@@ -17,9 +17,7 @@ class ToyStudy(Study):
         "w1_share": Measure("W1 / std", "distance to the exact one over its deviation, at last"),
         "valley": Measure("valley mass", "mass in the middle between two modes, at last"),
     }
-    figure: ClassVar[Figure] = Figure(
-        "Distance to the exact distribution", "backup", "W1 / std", "Mean over seeds."
-    )
+    figure = Figure("Distance to the exact distribution", "backup", "W1 / std", "Mean over seeds.")
 
     def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
         """A toy; only `smoke` is shorter than the toy's own defaults."""

@@ -1,6 +1,5 @@
 """The table of endpoint errors, which follows from closed forms."""
 
-from pathlib import Path
 from typing import ClassVar
 
 from bridgerl.studies import paper
@@ -12,8 +11,12 @@ from bridgerl.truth.settings import EndpointConfig
 
 def rule_name(rule: str, schedule: str) -> str:
     """A row of the table; `integral` are the exact weights."""
-    exact = rule == "integral"
-    return f"exact integral, {schedule}" if exact else f"Euler, {rule} endpoint, {schedule}"
+    name = "exact integral" if rule == "integral" else f"Euler, {rule} endpoint"
+    return f"{name}, {schedule}"
+
+
+RIGHT = {name: rule_name("right", name) for name in EndpointConfig.schedules}
+NOTE = "Exact weights miss by rounding alone, and have no line."
 
 
 class EndpointStudy(Study):
@@ -22,31 +25,24 @@ class EndpointStudy(Study):
     measures: ClassVar[dict[str, Measure]] = {
         "percent": Measure("error, %", "how far the walk misses an endpoint that stands still")
     }
-    figure: ClassVar[Figure] = Figure(
-        "Error by the number of steps",
-        "steps M",
-        "endpoint error, %",
-        "Exact weights miss by rounding alone, and have no line.",
-        log=True,
-    )
-
-    def jobs(
-        self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
-    ) -> list[Job]:
-        """One, whatever the seeds."""
-        return super().jobs(scale, out, (0,), device)
+    figure = Figure("Error by the number of steps", "steps M", "endpoint error, %", NOTE, log=True)
 
     def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
-        config = EndpointConfig(steps=tuple(paper.EULER))
-        return endpoint_job(config, place.out / "endpoint-error")
+        """One, whatever the seeds."""
+        return endpoint_job(EndpointConfig(steps=tuple(paper.EULER)), place.out / "endpoint-error")
 
     def paper_cells(self) -> Cells:
         """The printed table, which is that of right endpoints."""
         return {
-            (rule_name("right", schedule), f"M = {m}"): Cell(percent, 0.0, 1, exact=True)
+            (rule, f"M = {m}"): Cell(percent, 0.0, 1, exact=True)
             for m, row in paper.EULER.items()
-            for schedule, percent in zip(paper.EULER_SCHEDULES, row, strict=True)
+            for rule, percent in zip(RIGHT.values(), row, strict=True)
         }
+
+
+def _misses_less(name: str, m: int) -> Beats:
+    says = f"{name}: exact weights miss by less than Euler's at M = {m}"
+    return Beats(RIGHT[name], rule_name("integral", name), f"M = {m}", says=says)
 
 
 STUDY = EndpointStudy(
@@ -57,20 +53,10 @@ STUDY = EndpointStudy(
     tasks=(ENDPOINT,),
     claims=(
         *(
-            Exceeds(right, f"M = {m}", 21, says=f"{schedule}: the error exceeds 21 % at M = {m}")
-            for schedule in ("linear", "cosine")
+            Exceeds(RIGHT[name], f"M = {m}", 21, f"{name}: the error exceeds 21 % at M = {m}")
+            for name in ("linear", "cosine")
             for m in (1, 2, 5)
-            for right in [rule_name("right", schedule)]
         ),
-        *(
-            Beats(
-                rule_name("right", schedule),
-                rule_name("integral", schedule),
-                f"M = {m}",
-                says=f"{schedule}: exact weights miss by less than Euler's at M = {m}",
-            )
-            for schedule in paper.EULER_SCHEDULES
-            for m in paper.EULER
-        ),
+        *(_misses_less(name, m) for name in RIGHT for m in paper.EULER),
     ),
 )

@@ -8,11 +8,6 @@ STUDY = TrainingStudy(
     name="flow-steps",
     title="Flow steps M",
     tables=(paper.STEPS, paper.STEPS_FULL),
-    settings=(
-        dbc("M = 1", bridge_steps=1),
-        dbc("sac+dbc"),
-        dbc("M = 10", bridge_steps=10),
-    ),
-    tasks=paper.TASKS,
+    settings=(dbc("M = 1", bridge_steps=1), dbc("sac+dbc"), dbc("M = 10", bridge_steps=10)),
     claims=beats("sac+dbc", ("M = 1", "M = 10"), paper.TASKS),
 )

@@ -1,7 +1,4 @@
-"""One piece of a study as data: it travels as JSON, and its folder tells whether it is done.
-
-Running one by its kind is the business of `studies.run.work`.
-"""
+"""One piece of a study as data: it travels as JSON, and its folder tells whether it is done."""
 
 import json
 import shlex
@@ -27,16 +24,13 @@ class Job:
     """A piece of work with a name, a folder and the command that repeats it."""
 
     kind: str
-    """train, toy, league or endpoint."""
+    """train, toy, league or endpoint; `studies.run.work` runs each."""
     setting: str
-    """The row of the table it belongs to."""
     task: str
-    """The column of the table it belongs to."""
+    """With the setting, the cell of the table it belongs to."""
     seed: int | None
     folder: Path
-    """Where its results lie."""
     steps: int
-    """How much there is to do."""
     command: str
     """What to type to run it alone."""
     work: dict = field(hash=False)
@@ -44,7 +38,6 @@ class Job:
 
     @property
     def name(self) -> str:
-        """What lists show."""
         return f"{self.task}/{self.setting}" + ("" if self.seed is None else f"/seed{self.seed}")
 
     @property
@@ -54,11 +47,9 @@ class Job:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What its result is filed under."""
         return {"kind": self.kind, **self.work}
 
     def done(self) -> bool:
-        """Whether nothing is left to do."""
         return self.is_done_in(self.folder)
 
     def is_done_in(self, folder: Path) -> bool:
@@ -76,7 +67,6 @@ class Job:
         return self.steps if self.done() else 0
 
     def to_json(self) -> dict[str, Any]:
-        """The job as JSON values."""
         return asdict(self) | {"folder": str(self.folder)}
 
 
@@ -94,29 +84,24 @@ def train_job(setting: str, config: RunConfig) -> Job:
 def toy_job(setting: str, config: ToyConfig, folder: Path) -> Job:
     """The degradation toy of one critic and one seed."""
     work, (seed,) = asdict(config), config.seeds
-    words = ["bridgerl toy", *flags(work, asdict(ToyConfig()))]
-    command = " ".join([*words, f"--out {shlex.quote(str(folder))}"])
-    return Job("toy", setting, TOY, seed, folder, config.updates, command, _plain(work))
+    words = ["bridgerl toy", *flags(work, asdict(ToyConfig())), "--out", shlex.quote(str(folder))]
+    return Job("toy", setting, TOY, seed, folder, config.updates, " ".join(words), _plain(work))
 
 
-def league_job(
-    setting: str, cell: LeagueCell, folder: Path, mark: dict[str, Any] | None = None
-) -> Job:
+def league_job(setting: str, cell: LeagueCell, folder: Path, mark: dict | None = None) -> Job:
     """A critic that learns a known distribution; a mark ties it to a machine and its versions."""
     base = resolve("league", critic=cell.critic).critic
     entrant = " ".join([f"{setting} = {cell.critic}", *flags(asdict(cell.config), asdict(base))])
-    command = (
-        f"bridgerl league --critics {shlex.quote(entrant)} --tasks {cell.problem} "
-        f"--seeds {cell.seed} --updates {cell.updates} --batch {cell.batch}"
-    )
+    command = f"bridgerl league --critics {shlex.quote(entrant)} --tasks {cell.problem}"
+    command += f" --seeds {cell.seed} --updates {cell.updates} --batch {cell.batch}"
     work = _plain(cell.identity() | ({"fingerprint": mark} if mark else {}))
     return Job("league", setting, cell.problem, cell.seed, folder, cell.updates, command, work)
 
 
 def league_cell(job: Job) -> LeagueCell:
     """What a league's job asks for."""
-    data = {key: value for key, value in job.work.items() if key != "fingerprint"}
-    critic = dict(data["critic"])
+    data, critic = dict(job.work), dict(job.work["critic"])
+    data.pop("fingerprint", None)
     name = critic.pop("type")
     config: CriticConfig = decode_fields(choose("critic", name, CRITICS), critic, "critic")
     return decode_fields(LeagueCell, data | {"critic": name, "config": config}, "cell")

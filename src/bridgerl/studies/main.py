@@ -11,6 +11,5 @@ STUDY = TrainingStudy(
     title="Seven critics under SAC",
     tables=(paper.MAIN, paper.CURVES),
     settings=pairs(*RIVALS, "sac+dbc"),
-    tasks=paper.TASKS,
     claims=beats("sac+dbc", RIVALS, paper.TASKS),
 )

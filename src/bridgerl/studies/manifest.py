@@ -25,10 +25,8 @@ class Manifest(NamedTuple):
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write it into the study's folder; a folder of runs may move together with it."""
-    jobs = [
-        job.to_json() | {"folder": os.path.relpath(path, folder)}
-        for path, job in manifest.jobs.items()
-    ]
+    folders = {job: os.path.relpath(path, folder) for path, job in manifest.jobs.items()}
+    jobs = [job.to_json() | {"folder": path} for job, path in folders.items()]
     store.publish_file(folder / MANIFEST, store.to_json(manifest._asdict() | {"jobs": jobs}))
 
 

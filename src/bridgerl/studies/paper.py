@@ -6,7 +6,6 @@ A cell names the tables it stands in, by the labels of the paper's source.
 from typing import NamedTuple
 
 from bridgerl.presets import PAPER_TASKS
-from bridgerl.truth.settings import EndpointConfig
 
 TASKS: tuple[str, ...] = PAPER_TASKS
 SEEDS = 3
@@ -39,7 +38,6 @@ class Row(NamedTuple):
     scores: tuple[Score, ...]
 
     def on(self, task: str) -> Score | None:
-        """The score on a task, if the paper has one."""
         return dict(zip(TASKS, self.scores, strict=True)).get(task)
 
 
@@ -71,12 +69,12 @@ RETURNS: dict[str, Row] = {
 }
 # fmt: on
 
-# SAC+DBC's cells that show another setting's score: TD3's as the paper's text says, the cosine
+# Cells that show another setting's score: TD3's as the paper's text says, the cosine
 # schedule's by mistake, once with a deviation of its own.
-OTHER_ROWS: dict[tuple[str, str], tuple[str, float | None]] = {
-    (MAIN, "HalfCheetah-v5"): ("td3+dbc", None),
-    (STEPS_FULL, "Hopper-v5"): ("cosine", None),
-    (WEIGHT_FULL, "Hopper-v5"): ("cosine", 144.0),
+OTHER_ROWS: dict[tuple[str, str, str], tuple[str, float | None]] = {
+    (MAIN, "sac+dbc", "HalfCheetah-v5"): ("td3+dbc", None),
+    (STEPS_FULL, "sac+dbc", "Hopper-v5"): ("cosine", None),
+    (WEIGHT_FULL, "sac+dbc", "Hopper-v5"): ("cosine", 144.0),
 }
 
 # Hours that a million steps take.
@@ -87,9 +85,7 @@ HOURS: dict[str, tuple[float, ...]] = {
     "sac+dbc": (7.0, 7.0, 7.0, 8.0, 7.0),
 }
 
-
 # Endpoint error of Euler's rule in per cent, by steps M, for the three schedules.
-EULER_SCHEDULES = EndpointConfig.schedules
 EULER: dict[int, tuple[float, float, float]] = {
     1: (14.91, 21.44, 21.44),
     2: (9.48, 6.93, 18.75),
@@ -107,9 +103,6 @@ def printed(table: str, setting: str, task: str) -> Score | None:
     row = RETURNS.get(setting)
     if row is None or table not in row.tables or task not in COLUMNS.get(table, TASKS):
         return None
-    other_row = OTHER_ROWS.get((table, task)) if setting == "sac+dbc" else None
-    if other_row is None:
-        return row.on(task)
-    other, std = other_row
-    score = RETURNS[other].on(task)
+    shown, std = OTHER_ROWS.get((table, setting, task), (setting, None))
+    score = RETURNS[shown].on(task)
     return score if score is None or std is None else score._replace(std=std)

@@ -8,12 +8,7 @@ STUDY = TrainingStudy(
     name="schedules",
     title="Schedules of the drift rate",
     tables=(paper.SCHEDULE,),
-    settings=(
-        dbc("sac+dbc"),
-        dbc("cosine", schedule="cosine"),
-        dbc("linear", schedule="linear"),
-    ),
-    tasks=paper.TASKS,
+    settings=(dbc("sac+dbc"), *(dbc(name, schedule=name) for name in ("cosine", "linear"))),
     # The paper calls cosine more variable than the two others; their means it calls alike, which no
     # interval can confirm.
     claims=tuple(

@@ -1,6 +1,5 @@
 """What a million steps cost, in hours."""
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from bridgerl.studies import paper
@@ -8,14 +7,14 @@ from bridgerl.studies.base import Measure, Study, TrainingStudy, pairs
 from bridgerl.studies.claims import Beats, Cell, Cells
 
 
-@dataclass(frozen=True)
 class TimeStudy(TrainingStudy):
     """Runs that are judged by their speed."""
 
     measures: ClassVar[dict[str, Measure]] = {
         "hours": Measure("hours", "hours of training for a million steps, as the runs were run")
     }
-    pools_tasks: ClassVar[bool] = False
+    pools_tasks = False
+    printed = Study.printed
 
     def paper_cells(self) -> Cells:
         return {
@@ -24,24 +23,14 @@ class TimeStudy(TrainingStudy):
             for task, value in zip(paper.TASKS, row, strict=True)
         }
 
-    def printed(self, table: str, setting: str, task: str) -> paper.Score | None:
-        return Study.printed(self, table, setting, task)
-
 
 STUDY = TimeStudy(
     name="training-time",
     title="Training time",
     tables=(paper.TIME,),
     settings=pairs(*paper.HOURS),
-    tasks=paper.TASKS,
     claims=tuple(
-        Beats(
-            rival,
-            "sac+dbc",
-            task,
-            factor=0.4,
-            says=f"DBC takes about 2 x {rival} on {task}, below 2.5 x",
-        )
+        Beats(rival, "sac+dbc", task, 0.4, f"DBC takes about 2 x {rival} on {task}, below 2.5 x")
         for task in paper.TASKS
         for rival in ("sac+cdq", "sac+tqc", "sac+iqn")
     ),

@@ -47,10 +47,9 @@ def measure(agent: Agent, task: Task, config: RunConfig, *, key: int = 0) -> dic
     played = [_play_valued(agent, task, k, discount, max_steps) for k in keys]
     steps = Valued(*(np.concatenate(parts) for parts in zip(*played, strict=True)))
     if steps.q.size == 0:
-        raise UserError(
-            f"no values to compare: every episode was cut off before --train.discount {discount:g} "
-            f"fell to {TAIL:g}; it takes longer episodes, or a run with a lower discount"
-        )
+        cut = f"every episode was cut off before --train.discount {discount:g} fell to {TAIL:g}"
+        hint = "it takes longer episodes, or a run with a lower discount"
+        raise UserError(f"no values to compare: {cut}; {hint}")
     return {"episodes": len(played), **compare(*steps)}
 
 

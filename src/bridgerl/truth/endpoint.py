@@ -1,20 +1,20 @@
 """The endpoint error: how far a walk with Euler's weights misses an endpoint that stands still."""
 
 from collections.abc import Sequence
+from itertools import groupby, product
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from bridgerl.bridge.sampler import Rule, endpoint_error
-from bridgerl.bridge.schedule import SCHEDULES, Schedule
-from bridgerl.errors import choose
+from bridgerl.bridge.schedule import make_schedule
 from bridgerl.plots import COLORS, legend_below, panels, save
 from bridgerl.truth.settings import EndpointConfig
 
-NAMES: dict[str, str] = {
+NAMES: dict[Rule, str] = {
     "right": "Euler, right endpoint (the paper's table)",
     "left": "Euler, left endpoint (the paper's text)",
     "integral": "exact integral (ours)",
@@ -23,38 +23,25 @@ NAMES: dict[str, str] = {
 
 def error_table(config: EndpointConfig) -> list[dict[str, Any]]:
     """|1 - sum of weights| in percent, per rule, schedule and M."""
-    schedules = {name: _schedule(config, name) for name in config.schedules}
-    return [
-        {
-            "rule": rule,
-            "schedule": name,
-            "percent": {n: 100 * endpoint_error(schedule, n, rule) for n in config.steps},
-        }
-        for rule in sorted(get_args(Rule), key=list(NAMES).index)
-        for name, schedule in schedules.items()
-    ]
-
-
-def _schedule(config: EndpointConfig, name: str) -> Schedule:
-    rates = (config.theta,) if name == "constant" else (config.theta_min, config.theta_max)
-    return choose("schedule", name, SCHEDULES)(*rates)
+    rates, rows = (config.theta, config.theta_min, config.theta_max), []
+    for rule, name in product(NAMES, config.schedules):
+        schedule = make_schedule(name, *rates)
+        percent = {n: 100 * endpoint_error(schedule, n, rule) for n in config.steps}
+        rows.append({"rule": rule, "schedule": name, "percent": percent})
+    return rows
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
     """A line per rule and schedule, a column per M."""
-    table = Table(
-        title="endpoint error in %, by the number of steps M", box=box.SIMPLE, pad_edge=False
-    )
-    table.add_column("rule")
-    table.add_column("schedule")
+    title = "endpoint error in %, by the number of steps M"
+    table = Table("rule", "schedule", title=title, box=box.SIMPLE, pad_edge=False)
     for n in rows[0]["percent"]:
         table.add_column(f"{n}", justify="right", no_wrap=True)
-    for before, r in zip([None, *rows], rows, strict=False):
-        new = before is None or before["rule"] != r["rule"]
-        if new:
-            table.add_section()
-        figures = (f"{v:.2f}" for v in r["percent"].values())
-        table.add_row(r["rule"] if new else "", r["schedule"], *figures)
+    for rule, group in groupby(rows, key=lambda row: row["rule"]):
+        table.add_section()
+        for i, row in enumerate(group):
+            figures = (f"{v:.2f}" for v in row["percent"].values())
+            table.add_row("" if i else rule, row["schedule"], *figures)
     console = Console(highlight=False)
     console.print(table)
     for rule, name in NAMES.items():
@@ -64,15 +51,15 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """A panel per schedule: both Euler rules over M; the exact weights only miss by rounding."""
     schedules = list(dict.fromkeys(r["schedule"] for r in rows))
+    colors: dict[Rule, str] = {"right": COLORS[0], "left": COLORS[1]}
     figure, axes = panels(1, len(schedules), width=3.2, height=3)
     for ax, schedule in zip(axes, schedules, strict=True):
         mine = {r["rule"]: r["percent"] for r in rows if r["schedule"] == schedule}
-        for rule, color in (("right", COLORS[0]), ("left", COLORS[1])):
-            n, percent = list(mine[rule]), list(mine[rule].values())
-            ax.plot(n, percent, "o-", color=color, ms=4, label=NAMES[rule])
+        for rule, color in colors.items():
+            points = list(mine[rule]), list(mine[rule].values())
+            ax.plot(*points, "o-", color=color, ms=4, label=NAMES[rule])
         ax.set(xscale="log", yscale="log", title=schedule, xlabel="bridge steps M")
-        worst = max(mine["integral"].values())
-        note = f"exact integral:\nat most {worst:.1g} %"
+        note = f"exact integral:\nat most {max(mine['integral'].values()):.1g} %"
         ax.text(0.04, 0.06, note, transform=ax.transAxes, color=COLORS[2])
     axes[0].set_ylabel("endpoint error in %")
     legend_below(figure, axes[0], most=min(2, len(axes)))

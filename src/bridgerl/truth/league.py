@@ -80,13 +80,13 @@ def summarise(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Mean and standard deviation over seeds, per problem and entrant."""
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for r in results:
-        groups.setdefault((r["problem"], r["entrant"]), []).append(r)
+        groups.setdefault((r["problem"], r["entrant"]), []).append(r["figures"])
     rows = []
     for (problem, entrant), group in groups.items():
         row: dict[str, Any] = {"problem": problem, "entrant": entrant, "seeds": len(group)}
-        for key in group[0]["figures"]:
-            values = [r["figures"][key] for r in group]
-            lost = any(v is None for v in values)
+        for key in group[0]:
+            values = [figures[key] for figures in group]
+            lost = None in values
             row[key] = None if lost else float(np.mean(values))
             row[f"{key}_spread"] = None if lost else float(np.std(values, ddof=len(values) > 1))
         rows.append(row)
@@ -96,18 +96,16 @@ def summarise(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
     """W1 as entrants x problems, then every figure."""
     problems = list(dict.fromkeys(r["problem"] for r in rows))
-    entrants = list(dict.fromkeys(r["entrant"] for r in rows))
     found = {(r["problem"], r["entrant"]): r for r in rows}
     lines = ["| W1 | " + " | ".join(problems) + " |", "|---" * (len(problems) + 1) + "|"]
-    for entrant in entrants:
+    for entrant in dict.fromkeys(r["entrant"] for r in rows):
         cells = [figure(found.get((p, entrant), {}), "w1") for p in problems]
         lines.append(f"| {entrant} | " + " | ".join(cells) + " |")
     keys = ("w1", "w1_online", "crps", "mean_error", "updates_per_second")
     lines += ["", "| problem | critic | " + " | ".join(keys) + " |", "|---" * 7 + "|"]
-    lines += [
-        f"| {r['problem']} | {r['entrant']} | " + " | ".join(figure(r, k) for k in keys) + " |"
-        for r in rows
-    ]
+    for r in rows:
+        cells = [r["problem"], r["entrant"], *(figure(r, key) for key in keys)]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

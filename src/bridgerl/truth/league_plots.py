@@ -15,14 +15,13 @@ PERCENT = (1, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 20, 50, 100)
 
 def draw_quantiles(results: list[dict[str, Any]], path: Path) -> None:
     """One panel per query: the truth, and a thin line per entrant and seed."""
-    shown = [p for name, p in PROBLEMS.items() if any(r["problem"] == name for r in results)]
-    queries = [(p, i) for p in shown for i in range(len(p.queries))]
+    entrants, names = _names(results, "entrant"), _names(results, "problem")
+    shown = [problem for name, problem in PROBLEMS.items() if name in names]
+    queries = [(problem, i, q) for problem in shown for i, q in enumerate(problem.queries)]
     columns = min(4, len(queries))
     figure, axes = panels(-(-len(queries) // columns), columns, width=3, height=2.5)
-    entrants = list(dict.fromkeys(r["entrant"] for r in results))
     tau = np.linspace(0.5 / N_PARTICLES, 1 - 0.5 / N_PARTICLES, CURVE)
-    for ax, (problem, i) in zip(axes, queries, strict=False):
-        query = problem.queries[i]
+    for ax, (problem, i, query) in zip(axes, queries, strict=False):
         truth = query.quantile(tau)
         ax.plot(tau, truth, color=TRUTH, lw=4, alpha=0.3, label="truth")
         # The outermost quantiles of a heavy tail would flatten all the others.
@@ -45,8 +44,7 @@ def draw_quantiles(results: list[dict[str, Any]], path: Path) -> None:
 
 def draw_distances(results: list[dict[str, Any]], path: Path) -> None:
     """One panel per problem: W1 of every entrant, a dot per seed, on a logarithmic axis."""
-    problems = list(dict.fromkeys(r["problem"] for r in results))
-    entrants = list(dict.fromkeys(r["entrant"] for r in results))
+    entrants, problems = _names(results, "entrant"), _names(results, "problem")
     few = len(entrants) <= len(COLORS)
     height, room = 0.9 + 0.24 * len(entrants), 0.07 * max(map(len, entrants)) / len(problems)
     figure, axes = panels(1, len(problems), width=2.4 + room, height=height)
@@ -73,7 +71,7 @@ def draw_distances(results: list[dict[str, Any]], path: Path) -> None:
 def draw_price(results: list[dict[str, Any]], path: Path) -> None:
     """Mean W1 / std over problems against milliseconds per update, and who is beaten by nobody."""
     rows: list[tuple[float, float, str]] = []
-    for entrant in dict.fromkeys(r["entrant"] for r in results):
+    for entrant in _names(results, "entrant"):
         cells = [r["figures"] for r in results if r["entrant"] == entrant]
         if all(c["w1"] is not None for c in cells):
             price = float(np.median([1e3 / c["updates_per_second"] for c in cells]))
@@ -94,6 +92,10 @@ def draw_price(results: list[dict[str, Any]], path: Path) -> None:
     ax.minorticks_off()
     name_points(ax, rows, colors)
     save(figure, path)
+
+
+def _names(results: list[dict[str, Any]], key: str) -> list[str]:
+    return list(dict.fromkeys(r[key] for r in results))
 
 
 def _beats(a: tuple[float, float, str], b: tuple[float, float, str]) -> bool:

@@ -50,7 +50,6 @@ class Problem:
 
     @property
     def spec(self) -> EnvSpec:
-        """One-hot states, one action."""
         return EnvSpec(f"league/{self.name}", self.n_states, 1)
 
     def observe(self, state: Any) -> torch.Tensor:
@@ -61,16 +60,11 @@ class Problem:
         """Fresh transitions from uniform states and actions, and the policy's next actions."""
         state, action = rng.integers(self.n_states, size=n), rng.uniform(-1, 1, n)
         out = self.step(state, action, rng)
-        discount = self.discount * ~out.terminated
-        column = torch.tensor(np.stack([action, rng.uniform(-1, 1, n)]), dtype=torch.float32)
-        batch = Batch(
-            self.observe(state),
-            column[0, :, None],
-            torch.tensor(out.reward, dtype=torch.float32),
-            torch.tensor(discount, dtype=torch.float32),
-            self.observe(out.next_state),
-        )
-        return batch, Bootstrap(column[1, :, None], torch.zeros(n))
+        columns = (out.reward, self.discount * ~out.terminated, action, rng.uniform(-1, 1, n))
+        reward, discount, action, then = torch.tensor(np.stack(columns), dtype=torch.float32)
+        obs, next_obs = self.observe(state), self.observe(out.next_state)
+        batch = Batch(obs, action[:, None], reward, discount, next_obs)
+        return batch, Bootstrap(then[:, None], torch.zeros(n))
 
 
 def _bandit(reward: Callable[[Array, np.random.Generator], Array]) -> Step:
@@ -108,16 +102,15 @@ def draw_mixture(n: int, rng: np.random.Generator) -> Array:
 
 def _two_point(name: str) -> Problem:
     step = _bandit(lambda a, rng: np.where(_coin(len(a), rng), 100.0, -100.0))
-    queries = (Query(0, 0.0, two_values(-100, 100)),)
-    return Problem(name, "bimodality", step, queries)
+    return Problem(name, "bimodality", step, (Query(0, 0.0, two_values(-100, 100)),))
 
 
 def _bernoulli_loop(name: str) -> Problem:
     """Z = r + Z/2 with r in {0, 100}: the binary digits of a uniform number."""
 
     def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Transition:
-        n = len(state)
-        return Transition(np.where(_coin(n, rng), 100.0, 0.0), state, np.zeros(n, bool))
+        reward = np.where(_coin(len(state), rng), 100.0, 0.0)
+        return Transition(reward, state, np.zeros(len(state), bool))
 
     queries = (Query(0, 0.0, lambda tau: 200 * tau),)
     return Problem(name, "bootstrapping that smears", step, queries, discount=0.5)
@@ -164,16 +157,10 @@ def _stochastic_transition(name: str) -> Problem:
         reward = np.where(start, 0.0, np.where(state == 1, -100.0, 100.0))
         return Transition(reward, np.where(start, 1 + _coin(len(state), rng), state), ~start)
 
-    queries = (Query(0, 0.0, two_values(-99, 99)),)
-    return Problem(name, "mixing next states", step, queries, n_states=3)
+    query = Query(0, 0.0, two_values(-99, 99))
+    return Problem(name, "mixing next states", step, (query,), n_states=3)
 
 
-_MAKERS = (
-    _two_point,
-    _bernoulli_loop,
-    _mixture_chain,
-    _heavy_tail,
-    _risky_choice,
-    _stochastic_transition,
-)
+_MAKERS = (_two_point, _bernoulli_loop, _mixture_chain, _heavy_tail)
+_MAKERS += (_risky_choice, _stochastic_transition)
 PROBLEMS = {name: make(name) for name, make in zip(settings.PROBLEMS, _MAKERS, strict=True)}

@@ -6,14 +6,8 @@ from typing import Any, NamedTuple
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import choose, require, require_seeds, require_some
 
-PROBLEMS = (
-    "two-point",
-    "bernoulli-loop",
-    "mixture-chain",
-    "heavy-tail",
-    "risky-choice",
-    "stochastic-transition",
-)
+PROBLEMS = ("two-point", "bernoulli-loop", "mixture-chain", "heavy-tail")
+PROBLEMS += ("risky-choice", "stochastic-transition")
 """The league's problems, see `problems`."""
 
 
@@ -42,7 +36,6 @@ class Affine(NamedTuple):
     scale: float
 
     def __call__(self, z: Any) -> Any:
-        """From Z_0's units to returns."""
         return self.shift + self.scale * z
 
 
@@ -76,7 +69,6 @@ class ToyConfig:
     """Width of the flow's three hidden layers."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run or compared."""
         require_some("critics", self.critics)
         require_some("seeds", self.seeds)
         for name in self.critics:
@@ -92,12 +84,11 @@ class ToyConfig:
 
     @property
     def updates(self) -> int:
-        """Updates of one run."""
+        """Of one run."""
         return self.fit_steps + self.iterations * self.steps_per_iteration
 
     @property
     def total(self) -> int:
-        """Updates of all runs."""
         return len(self.critics) * len(self.seeds) * self.updates
 
     def exact(self, k: int) -> Affine:
@@ -122,8 +113,9 @@ class EndpointConfig:
     """Drift rate at the end of the others."""
 
     def __post_init__(self) -> None:
-        """Refuse empty tables and steps that are too many."""
         require_some("schedules", self.schedules)
+        for name in self.schedules:
+            choose("schedule", name, dict.fromkeys(EndpointConfig.schedules))
         require_some("steps", self.steps)
         for n in self.steps:
             require(1 <= n <= 10**6, "steps", n, "must be from 1 to 10**6")

@@ -4,10 +4,9 @@ A critic fits Z_0, then k = 1, 2, ...: Z_k <- r + discount Z_{k-1}, a few update
 its frozen previous self. The truth stays Z_0 moved and shrunk, so every other change is an error.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +51,15 @@ def critic_config(config: ToyConfig, name: str) -> CriticConfig:
     """A critic whose target is its frozen self: `track` copies all of it."""
     flow = FlowConfig(hidden=(config.flow_width,) * 3, sampler_steps=config.flow_steps)
     critic = flow if name == "flow" else resolve("league", critic=name).critic
-    return dataclasses.replace(critic, lr=config.lr, polyak=1.0)
+    return replace(critic, lr=config.lr, polyak=1.0)
 
 
 def run_toy(config: ToyConfig, tick: Callable[[], None] = lambda: None) -> dict[str, Any]:
     """Every critic with every seed, measured after each iteration; `tick` hears every update."""
     with tuned_process(1):
         runs = [_run(config, c, seed, tick) for c in config.critics for seed in config.seeds]
-    known = {"exact": Z_0, "gaussian": normal_quantiles(N_PARTICLES)[0].double().numpy()}
-    shapes = {name: shape_of(z) for name, z in known.items()}
+    gaussian = normal_quantiles(N_PARTICLES)[0].double().numpy()
+    shapes = {"exact": shape_of(Z_0), "gaussian": shape_of(gaussian)}
     return {"config": asdict(config), "versions": versions(), "references": shapes, "runs": runs}
 
 
@@ -114,11 +113,8 @@ def shape_of(z: Array) -> dict[str, float | None]:
     skewness, kurtosis = float((unit**3).mean()), float((unit**4).mean())
     middles, spacing = (MODES[1:] + MODES[:-1]) / 2, np.diff(MODES).min()
     away = np.abs((Z_0.mean() + Z_0.std() * unit)[:, None] - middles).min(1)
-    return {
-        "kurtosis": kurtosis - 3,
-        "bimodality": (skewness**2 + 1) / kurtosis,
-        "valley": float((away < spacing / 4).mean()),
-    }
+    valley, bimodality = float((away < spacing / 4).mean()), (skewness**2 + 1) / kurtosis
+    return {"kurtosis": kurtosis - 3, "bimodality": bimodality, "valley": valley}
 
 
 def join_toys(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -137,6 +133,10 @@ def draw_toy(result: dict[str, Any], path: Path) -> None:
     for ax, ((row, name), k) in zip(axes, cells, strict=True):
         exact, color, seeds = config.exact(k), COLORS[row % len(COLORS)], _cells(result, name, k)
         edges, truth = exact(EDGES), _density(exact(Z_0), exact)
+        if k == columns[0]:
+            ax.set_ylabel(NAMES.get(name, name.upper()), color=color, fontsize=12)
+        if row == len(config.critics) - 1:
+            ax.set_xlabel("return")
         ax.stairs(truth, edges, fill=True, color=TRUTH, alpha=0.2, lw=0, label="exact")
         for i, seed in enumerate(seeds):
             ax.stairs(seed["density"], edges, color=color, lw=1.2, alpha=0.4 if i else 1)
@@ -146,10 +146,6 @@ def draw_toy(result: dict[str, Any], path: Path) -> None:
         ax.set_title(share if row else f"{after}\n{share}")
         # One that collapses is cut off; the exact one would vanish beneath it.
         ax.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.5 * truth.max()), yticks=[])
-    for ax, name, color in zip(axes[:: len(columns)], config.critics, COLORS, strict=False):
-        ax.set_ylabel(NAMES.get(name, name.upper()), color=color, fontsize=12)
-    for ax in axes[-len(columns) :]:
-        ax.set_xlabel("return")
     axes[0].plot([], [], color=TRUTH, lw=1.2, label="learned, a line per seed")
     legend_below(figure, axes[0], most=2)
     save(figure, path)
@@ -158,14 +154,15 @@ def draw_toy(result: dict[str, Any], path: Path) -> None:
 def show_toy(result: dict[str, Any]) -> None:
     """A line per critic and shown iteration, means over seeds; then the shapes to compare with."""
     config, columns = ToyConfig(**result["config"]), _shown(result)
-    table = Table(title=f"{config.iterations} backups, {len(config.seeds)} seed(s)")
-    for head in ("distribution", "k", *(head for head, _ in FIGURES.values())):
-        table.add_column(head, justify="left" if head == "distribution" else "right")
+    table = Table("distribution", title=f"{config.iterations} backups, {len(config.seeds)} seed(s)")
+    for head in ("k", *(head for head, _ in FIGURES.values())):
+        table.add_column(head, justify="right")
 
     def add(name: str, k: str, cells: list[dict[str, Any]]) -> None:
-        known = [[c[key] for c in cells if c.get(key) is not None] for key in FIGURES]
-        formats = [style for _, style in FIGURES.values()]
-        texts = [f"{np.mean(v):{f}}" if v else "" for v, f in zip(known, formats, strict=True)]
+        texts = []
+        for key, (_, style) in FIGURES.items():
+            known = [cell[key] for cell in cells if cell.get(key) is not None]
+            texts.append(f"{np.mean(known):{style}}" if known else "")
         table.add_row(name, k, *texts)
 
     for critic in config.critics:
@@ -180,7 +177,6 @@ def show_toy(result: dict[str, Any]) -> None:
 
 
 def _cells(result: dict[str, Any], critic: str, k: int) -> list[dict[str, Any]]:
-    """What every seed of a critic measured after iteration k."""
     return [run["iterations"][k] for run in result["runs"] if run["critic"] == critic]
 
 

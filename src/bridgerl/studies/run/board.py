@@ -13,6 +13,7 @@ from rich.text import Text
 
 from bridgerl.runs.folder import RunFolder
 from bridgerl.studies.jobs import Job
+from bridgerl.studies.run.pool import Watcher
 from bridgerl.studies.run.work import JobEnd
 
 WIDE = 76
@@ -21,17 +22,16 @@ SHOWN = 20
 """Runs under way that the table has room for."""
 
 
-class Board:
+class Board(Watcher):
     """The state of every job of a study."""
 
     def __init__(self, jobs: list[Job], *, quiet: bool = False) -> None:
         self.console = Console(stderr=True, quiet=quiet, highlight=False)
         self._live = Live(console=self.console, auto_refresh=False, transient=True)
         self._is_live = self.console.is_terminal and not quiet
-        self._jobs = jobs
+        self._jobs, self._begun = jobs, time.monotonic()
         self._running: dict[Job, tuple[float, int]] = {}
         self._ended: dict[Job, JobEnd] = {}
-        self._begun = time.monotonic()
 
     def __enter__(self) -> Self:
         if self._is_live:
@@ -48,7 +48,6 @@ class Board:
             self.say(f"start   {job.name}")
 
     def died(self, job: Job, reason: str) -> None:
-        """A job's process is gone and will be replaced."""
         self._running.pop(job, None)
         self.say(f"again   {job.name}: {reason}; it is taken up again")
 
@@ -64,41 +63,34 @@ class Board:
                 self._live.update(self._table(), refresh=True)
 
     def say(self, text: str) -> None:
-        """Print a line above the table."""
         # A lost terminal or a full disk must not end the runs.
         with suppress(OSError, SystemExit):
             self.console.print(text, markup=False, soft_wrap=True)
 
     def _table(self) -> Group:
-        table = Table(box=None, padding=(0, 2), pad_edge=False)
+        table, now = Table(box=None, padding=(0, 2), pad_edge=False), time.monotonic()
         wide = self.console.width >= WIDE
         heads = ("run", "", "step", "steps/s", "left", "last return") if wide else ("run", "step")
         for head in heads:
             side = "left" if head in ("run", "") else "right"
             table.add_column(head, justify=side, overflow="fold")
-        total = sum(job.steps for job in self._jobs)
-        done = sum(job.steps for job, o in self._ended.items() if o.status == "done")
         steps = {job: job.progress() for job in self._running}
-        done += sum(steps.values())
+        steps |= {job: job.steps for job, end in self._ended.items() if end.status == "done"}
+        share = sum(steps.values()) / max(sum(job.steps for job in self._jobs), 1)
         for job, (since, first) in list(self._running.items())[:SHOWN]:
             step = steps[job]
-            speed = (step - first) / (time.monotonic() - since)
+            speed = (step - first) / (now - since)
+            if not wide:
+                table.add_row(job.name, f"{step:,}")
+                continue
             left = str(timedelta(seconds=round((job.steps - step) / speed))) if speed > 0 else "-"
-            bar = ProgressBar(job.steps, step, width=20)
             shown = f"{speed:.0f}" if speed > 0 else "-"
-            more = (shown, left, _last_return(job)) if wide else ()
-            table.add_row(job.name, *([bar] if wide else []), f"{step:,}", *more)
+            bar, last = ProgressBar(job.steps, step, width=20), RunFolder(job.folder).last_return()
+            last = "-" if last is None else f"{last:.1f}"
+            table.add_row(job.name, bar, f"{step:,}", shown, left, last)
         hidden = len(self._running) - SHOWN
         note = f" ({hidden} more running)" if hidden > 0 else ""
-        spent = timedelta(seconds=round(time.monotonic() - self._begun))
-        failed = sum(o.status == "failed" for o in self._ended.values())
+        failed = sum(end.status == "failed" for end in self._ended.values())
         head = f"{len(self._ended)} of {len(self._jobs)} runs ended, {failed} failed, "
-        head += (
-            f"{len(self._running)} running{note}, {100 * done / max(total, 1):.0f} % of all steps"
-        )
-        return Group(Text(f"{head}, {spent}"), table)
-
-
-def _last_return(job: Job) -> str:
-    last = RunFolder(job.folder).last_return()
-    return "-" if last is None else f"{last:.1f}"
+        head += f"{len(self._running)} running{note}, {100 * share:.0f} % of all steps, "
+        return Group(Text(f"{head}{timedelta(seconds=round(now - self._begun))}"), table)

@@ -6,11 +6,9 @@ from typing import Any
 
 from bridgerl.errors import EnvFault, UserError
 from bridgerl.studies.jobs import Job
-from bridgerl.studies.run.pool import Watcher
+from bridgerl.studies.run.pool import TICK, Watcher
 from bridgerl.studies.run.work import RETRIES, JobEnd, perform
 from bridgerl.training.process import StopSignal
-
-TICK = 0.5
 
 
 class Cluster:
@@ -23,24 +21,19 @@ class Cluster:
             raise UserError("--ray needs Ray: pip install 'bridgerl[ray]'") from None
         self._ray: Any = ray
         self._gpus, self._watcher = gpus, watcher
-        self._connect(address)
-
-    def _connect(self, address: str) -> None:
         try:
             _knock(address)
             self._ray.init(address=address, log_to_driver=False, logging_level="error")
         except (OSError, ValueError, RuntimeError, self._ray.exceptions.RayError) as error:
-            text = str(error).splitlines()[0]
-            start = "start one by: ray start --head"
-            raise EnvFault(f"no Ray cluster at {address!r} ({text}); {start}") from None
+            text = f"no Ray cluster at {address!r} ({str(error).splitlines()[0]})"
+            raise EnvFault(f"{text}; start one by: ray start --head") from None
 
     def run(self, jobs: list[Job], stop: StopSignal) -> dict[Job, JobEnd]:
         """Run all jobs, or until a signal; then each ends after a checkpoint."""
         ray = self._ray
         task = ray.remote(num_cpus=1, num_gpus=self._gpus, max_retries=RETRIES)(perform)
-        pending = {
-            task.options(name=job.name).remote(json.dumps(job.to_json())): job for job in jobs
-        }
+        texts = {job: json.dumps(job.to_json()) for job in jobs}
+        pending = {task.options(name=j.name).remote(text): j for j, text in texts.items()}
         waiting = {job: job.progress() for job in jobs}
         ends, asked = dict[Job, JobEnd](), False
         while pending:
@@ -62,12 +55,11 @@ class Cluster:
         return ends
 
     def _end_of(self, ref: Any) -> JobEnd:
-        errors = self._ray.exceptions
         try:
             return JobEnd(*self._ray.get(ref))
-        except errors.TaskCancelledError:
+        except self._ray.exceptions.TaskCancelledError:
             return JobEnd("stopped", "cancelled before it began or after a checkpoint")
-        except errors.RayError as error:
+        except self._ray.exceptions.RayError as error:
             return JobEnd("failed", " ".join(str(error).split())[:300])
 
 

@@ -3,6 +3,7 @@
 import heapq
 import time
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,13 +22,8 @@ from bridgerl.types import EnvSpec
 
 EPISODE = 1_000
 """Steps of an evaluation episode at most, on every task of the paper."""
-FLOAT = 4
 OVERHEAD = 5.0
 """Seconds to start a training: Python, torch, the first checkpoint."""
-UPDATES = 20
-"""Updates that tell what one of a league's costs."""
-FORMULA = 1e-3
-"""Seconds of a cell that follows from a formula."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +39,11 @@ class StepCost:
         if not job.trains:
             return job.steps * self.learn
         config = decode(job.work)
-        steps, evaluation = job.steps, config.eval
-        warmup = min(config.train.warmup, steps)
-        evaluations = -(-steps // evaluation.every)
-        eval_steps = evaluations * evaluation.episodes * min(EPISODE, evaluation.max_steps)
-        learning = (steps - warmup) * self.learn
-        return OVERHEAD + warmup * self.warmup + learning + eval_steps * self.evaluate
+        warmup = min(config.train.warmup, job.steps)
+        episodes = -(-job.steps // config.eval.every) * config.eval.episodes
+        evaluation = episodes * min(EPISODE, config.eval.max_steps) * self.evaluate
+        learning = (job.steps - warmup) * self.learn
+        return OVERHEAD + warmup * self.warmup + learning + evaluation
 
 
 Costs = dict[tuple[str, str], StepCost]
@@ -72,10 +67,10 @@ def calibrate(jobs: Iterable[Job], seconds: float, tick: Callable[[], None]) -> 
             case "toy":
                 cost = time_toy(decode_fields(ToyConfig, job.work, "toy"))
             case "league":
-                cell = replace(league_cell(job), updates=UPDATES)
+                cell = replace(league_cell(job), updates=20)
                 cost = StepCost(1 / run_cell(cell)["figures"]["updates_per_second"])
             case _:
-                cost = StepCost(FORMULA)
+                cost = StepCost(1e-3)  # It follows from a formula.
         if cost.learn > share / 4:
             slow[setting] = cost.learn
         costs[setting, task] = cost
@@ -99,25 +94,17 @@ def estimate(jobs: list[Job], left: list[Job], costs: Costs, workers: int) -> di
 
 def _setting(key: tuple[str, str], left: list[Job], cost: StepCost) -> dict[str, Any]:
     own = [job for job in left if (job.setting, job.task) == key]
-    return {
-        "setting": key[0],
-        "task": key[1],
-        "runs": len(own),
-        "steps_per_second": 1 / cost.learn,
-        "hours_per_run": cost.of(own[0]) / 3600,
-    }
+    speeds = {"steps_per_second": 1 / cost.learn, "hours_per_run": cost.of(own[0]) / 3600}
+    return {"setting": key[0], "task": key[1], "runs": len(own), **speeds}
 
 
 def _sizes(jobs: list[Job]) -> list[int]:
     """Bytes of every training; other jobs leave next to nothing."""
-    runs, sizes = [job for job in jobs if job.trains], {}
-    for job in runs:
-        key = (job.setting, job.task)
-        if key not in sizes:
-            task = Task(job.task, 0)
+    samples, sizes = {(job.setting, job.task): job for job in jobs if job.trains}, {}
+    for key, job in samples.items():
+        with closing(Task(job.task, 0)) as task:
             sizes[key] = disk_bytes(decode(job.work), task.spec)
-            task.close()
-    return [sizes[job.setting, job.task] for job in runs]
+    return [sizes[job.setting, job.task] for job in jobs if job.trains]
 
 
 def time_training(config: RunConfig, seconds: float, learn: float | None = None) -> StepCost:
@@ -157,12 +144,10 @@ def _typical(step: Callable[[], object], seconds: float, period: int) -> float:
 def time_toy(toy: ToyConfig) -> StepCost:
     """The mean cost of an update of the toy, from a short one: a backup may cost ten fits."""
     ticks: list[float] = []
-    fit_steps, backups = 100, 20
-    short = replace(toy, fit_steps=fit_steps, iterations=1, steps_per_iteration=backups)
+    short = replace(toy, fit_steps=100, iterations=1, steps_per_iteration=20)
     run_toy(short, lambda: ticks.append(time.perf_counter()))
-    spent = np.diff(ticks)
     # Between the two kinds, the distribution is measured and backed up once.
-    fit, between, backup = np.split(spent, [fit_steps - 1, fit_steps])
+    fit, between, backup = np.split(np.diff(ticks), [99, 100])
     iteration = between.sum() + (toy.steps_per_iteration - 1) * np.median(backup)
     whole = toy.fit_steps * np.median(fit) + toy.iterations * iteration
     return StepCost(float(whole) / toy.updates)
@@ -174,7 +159,7 @@ def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:
     tensors = {k: t for k, t in agent.state_dict().items() if hasattr(t, "numel")}
     sizes = {name: t.numel() * t.element_size() for name, t in tensors.items()}
     whole, played = sum(sizes.values()), sum(n for name, n in sizes.items() if plays(name))
-    row = FLOAT * (2 * spec.obs_dim + spec.action_dim + 2)
+    row = 4 * (2 * spec.obs_dim + spec.action_dim + 2)  # float32
     checkpoints = min(config.save.keep, config.steps // config.save.every + 1)
     weights = config.steps // config.save.weights_every + 1
     rows = min(config.steps, config.train.buffer_size)

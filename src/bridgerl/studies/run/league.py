@@ -17,12 +17,11 @@ from bridgerl.truth.settings import LeagueCell
 
 def cell_jobs(cells: Iterable[tuple[str, LeagueCell]], out: Path) -> list[Job]:
     """A job per label and cell, in folders that change with machine, versions and source too."""
-    mark = fingerprint(1, "cpu")
-    return [
-        league_job(label, cell, out / "cells" / store.sha256(store.to_json(name))[:24], mark)
-        for label, cell in cells
-        for name in [cell.identity() | {"fingerprint": mark}]
-    ]
+    mark, jobs = fingerprint(1, "cpu"), []
+    for label, cell in cells:
+        name = store.to_json(cell.identity() | {"fingerprint": mark})
+        jobs.append(league_job(label, cell, out / "cells" / store.sha256(name)[:24], mark))
+    return jobs
 
 
 def run_league(jobs: list[Job], workers: int, logs: Path, watcher: Watcher) -> list[dict[str, Any]]:
@@ -35,10 +34,8 @@ def run_league(jobs: list[Job], workers: int, logs: Path, watcher: Watcher) -> l
     ends = Pool(workers, logs, watcher).run(missing, StopSignal())
     for job, end in ends.items():
         if end.status != "done":
-            raise BridgeError(
-                f"{job.name}: {end.reason}; the same command runs what is missing, "
-                "with fewer --workers if memory is short"
-            )
+            again = "the same command runs what is missing, with fewer --workers if memory is short"
+            raise BridgeError(f"{job.name}: {end.reason}; {again}")
     return [kept.get(job) or kept_result(job) or {} for job in jobs]
 
 

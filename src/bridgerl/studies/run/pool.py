@@ -7,7 +7,6 @@ from collections import deque
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Protocol
 
 from bridgerl.studies.jobs import Job
 from bridgerl.studies.run.work import RETRIES, JobEnd, serve
@@ -19,8 +18,8 @@ SHORT = "short-jobs"
 """The log that jobs of seconds share."""
 
 
-class Watcher(Protocol):
-    """Who is told what becomes of jobs."""
+class Watcher:
+    """Who is told what becomes of jobs; listens to nothing by default."""
 
     def started(self, job: Job) -> None: ...
     def died(self, job: Job, reason: str) -> None: ...
@@ -58,7 +57,6 @@ class _Worker:
         return JobEnd("failed", f"its process died ({how})")
 
     def close(self) -> None:
-        """Let it go: it ends when nothing more can come."""
         self.pipe.close()
         self.process.join(GRACE)
         self.process.kill()
@@ -84,16 +82,15 @@ class Pool:
                 if stop.number is not None and not asked:
                     asked = True
                     self._ask_to_stop()
-                pipes = [worker.pipe for worker in self._running.values()]
-                wait([*pipes, *(w.process.sentinel for w in self._running.values())], TICK)
+                running = self._running.values()
+                wait([event for w in running for event in (w.pipe, w.process.sentinel)], TICK)
                 for job, worker in list(self._running.items()):
-                    if end := worker.answer():
+                    if answer := worker.answer():
                         del self._running[job]
-                        end = self._judge(job, worker, end, stopping=asked)
-                        if end is None:
-                            waiting.appendleft(job)
-                        else:
+                        if end := self._judge(job, worker, answer, stopping=asked):
                             ends[job] = end
+                        else:
+                            waiting.appendleft(job)
                 self._watcher.refresh()
         finally:
             # When this process itself fails, trainings still get their checkpoint.

@@ -1,6 +1,7 @@
 """What happens to one job: it is run by its kind, and its end told in words, wherever it ran."""
 
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -9,11 +10,10 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from bridgerl.config import decode, decode_fields
 from bridgerl.errors import BridgeError, Busy
@@ -32,11 +32,9 @@ from bridgerl.truth.toy import run_toy
 RETRIES = 5
 """Times a job whose process died is taken up again."""
 Found = tuple[list[ResultCell], dict[str, Any]]
-"""A result's cells and data."""
 
 
-@dataclass(frozen=True)
-class JobEnd:
+class JobEnd(NamedTuple):
     """How a job ended."""
 
     status: Literal["done", "failed", "stopped"]
@@ -61,8 +59,8 @@ def run_job(job: Job) -> None:
 def _toy(job: Job) -> Found:
     data = run_toy(decode_fields(ToyConfig, job.work, "toy"))
     (run,) = data["runs"]
-    last, rows = run["iterations"][-1], run["iterations"]
-    scores = {key: last[key] for key in ("w1_share", "valley")}
+    rows = run["iterations"]
+    scores = {key: rows[-1][key] for key in ("w1_share", "valley")}
     curve = [[row["k"], row["w1_share"]] for row in rows]
     return [ResultCell(job.setting, job.task, job.seed, scores, curve)], data
 
@@ -77,22 +75,17 @@ def _league(job: Job) -> Found:
 def _endpoint(job: Job) -> Found:
     """The curve of a rule stands in its first cell; a logarithm has no place for rounding alone."""
     cells: list[ResultCell] = []
-    table = error_table(decode_fields(EndpointConfig, job.work, "endpoint"))
-    for row in table:
-        name, points = rule_name(row["rule"], row["schedule"]), list(row["percent"].items())
-        curve = [] if row["rule"] == "integral" else [[m, percent] for m, percent in points]
-        for i, (m, percent) in enumerate(points):
+    for row in error_table(decode_fields(EndpointConfig, job.work, "endpoint")):
+        name, percents = rule_name(row["rule"], row["schedule"]), row["percent"]
+        curve = [] if row["rule"] == "integral" else [[m, percents[m]] for m in percents]
+        for m, percent in percents.items():
             scores = {"percent": percent}
-            own = [] if i else curve
-            cells.append(ResultCell(name, f"M = {m}", None, scores, own, exact=True))
+            cells.append(ResultCell(name, f"M = {m}", None, scores, curve, exact=True))
+            curve = []
     return cells, {}
 
 
-COMPUTE: dict[str, Callable[[Job], Found]] = {
-    "toy": _toy,
-    "league": _league,
-    "endpoint": _endpoint,
-}
+COMPUTE: dict[str, Callable[[Job], Found]] = {"toy": _toy, "league": _league, "endpoint": _endpoint}
 
 
 def perform(text: str) -> tuple[str, str]:
@@ -115,14 +108,12 @@ def perform(text: str) -> tuple[str, str]:
 
 def _run_when_free(job: Job) -> None:
     """Wait while another study has the same run under way, or the last one is still saving it."""
-    said = False
-    while True:
+    for attempt in itertools.count():
         try:
             return run_job(job)
         except Busy as busy:
-            if not said:
+            if attempt == 0:
                 print(f"waiting: {busy}", file=sys.stderr, flush=True)
-            said = True
             time.sleep(1.0)
 
 
@@ -147,8 +138,7 @@ def serve(calls: Connection) -> None:
 
 def _stop_with_parent() -> None:
     """A run whose study is gone stops at its next step, after a checkpoint; other jobs at once."""
-    parent = parent_process()
-    if parent is not None:
+    if parent := parent_process():
         parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
 
