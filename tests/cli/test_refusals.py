@@ -220,7 +220,6 @@ TABLE: list[tuple[str, str]] = [
     ("check-env", "ENV"),
     ("check-env Hoper-v5", "did you mean Hopper-v5?"),
     ("check-env CartPole-v1", "Discrete action space"),
-    ("league --ablation --sizes", "--sizes and --ablation are two leagues"),
     ("bench --pairs sax+cdq", "unknown actor 'sax'; did you mean sac?"),
     ("bench --pairs sac+cdq sac+cdq", "--pairs names one twice"),
     ("bench --pairs", "--pairs needs at least one"),

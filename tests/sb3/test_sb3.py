@@ -35,7 +35,7 @@ from bridgerl.critics.cdq import CDQConfig
 from bridgerl.errors import BridgeError, NumericFault, StorageFault, UserError
 from bridgerl.nn.flat import GuardedAdam
 from bridgerl.sb3 import CDQ, DBC, ActorCritic, files
-from bridgerl.sb3.algorithm import to_batch
+from bridgerl.sb3.policy import to_batch
 from bridgerl.sb3.settings import UNNAMED, env_id
 from bridgerl.streams import Streams
 from bridgerl.types import EnvSpec

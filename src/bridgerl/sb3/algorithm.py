@@ -13,7 +13,7 @@ from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.noise import ActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.type_aliases import GymEnv, ReplayBufferSamples, Schedule
+from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from stable_baselines3.common.utils import FloatSchedule, check_for_correct_spaces, get_system_info
 from torch import Tensor
 
@@ -25,7 +25,7 @@ from bridgerl.nn.flat import GuardedAdam
 from bridgerl.runs.log import SB3_TAGS
 from bridgerl.runs.tensors import check_fit, with_prefix, without_prefix
 from bridgerl.sb3 import files, settings
-from bridgerl.sb3.policy import AgentPolicy, flat
+from bridgerl.sb3.policy import AgentPolicy, to_batch
 from bridgerl.streams import Streams
 from bridgerl.training.envs import check_spaces
 from bridgerl.training.step import check_streak
@@ -281,18 +281,6 @@ class ActorCritic(OffPolicyAlgorithm):
             device=self.device.type,
             not_stored=tuple(name for name, lost in code.items() if lost),
         )
-
-
-def to_batch(samples: ReplayBufferSamples, gamma: float) -> Batch:
-    """SB3's sample as ours; n-step buffers bring their own discounts."""
-    discount = gamma if samples.discounts is None else samples.discounts
-    return Batch(
-        obs=flat(samples.observations),
-        action=samples.actions.float(),
-        reward=samples.rewards.squeeze(1),
-        discount=(discount * (1 - samples.dones)).squeeze(1),
-        next_obs=flat(samples.next_observations),
-    )
 
 
 def _boxes(tensors: dict[str, Tensor]) -> list[gym.spaces.Box]:

@@ -7,19 +7,31 @@ import gymnasium as gym
 import numpy as np
 import torch
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.type_aliases import Schedule
+from stable_baselines3.common.type_aliases import ReplayBufferSamples, Schedule
 from torch import Tensor
 
 from bridgerl.agent import build_agent
 from bridgerl.config import RunConfig
 from bridgerl.errors import UserError
 from bridgerl.streams import Streams
-from bridgerl.types import EnvSpec
+from bridgerl.types import Batch, EnvSpec
 
 
 def flat(obs: Any) -> Tensor:
     """Observations of any shape and number type as float32 rows: (b, ...) -> (b, o)."""
     return obs.reshape(len(obs), -1).float()
+
+
+def to_batch(samples: ReplayBufferSamples, gamma: float) -> Batch:
+    """SB3's sample as ours; n-step buffers bring their own discounts."""
+    discount = gamma if samples.discounts is None else samples.discounts
+    return Batch(
+        obs=flat(samples.observations),
+        action=samples.actions.float(),
+        reward=samples.rewards.squeeze(1),
+        discount=(discount * (1 - samples.dones)).squeeze(1),
+        next_obs=flat(samples.next_observations),
+    )
 
 
 class AgentPolicy(BasePolicy):
