@@ -46,7 +46,9 @@ def quantile_slope(pred: Tensor, target: Tensor, tau: Tensor, kappa: float) -> T
     """D quantile_huber / d pred for ascending targets, the faster way for their number."""
     form = _dense_slope if target.shape[1] <= FEW_TARGETS else _sorted_slope
     level = tau.expand(pred.shape[0], pred.shape[2])[:, None].expand_as(pred)
-    return form(pred.flatten(1), target, level.flatten(1), kappa).view(pred.shape)
+    # Heads may come as views of another layout, along which sums would run across memory.
+    flat = pred.flatten(1).contiguous()
+    return form(flat, target, level.flatten(1), kappa).view(pred.shape)
 
 
 def _dense_slope(pred: Tensor, target: Tensor, tau: Tensor, kappa: float) -> Tensor:
