@@ -11,13 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bridgerl.bridge.sampler import (
-    Rule,
-    endpoint_error,
-    sample,
-    step_weights,
-    uniform_times,
-)
 from bridgerl.bridge.schedule import (
     SCHEDULES,
     Constant,
@@ -27,6 +20,13 @@ from bridgerl.bridge.schedule import (
     make_schedule,
     velocity,
     xi,
+)
+from bridgerl.bridge.walk import (
+    Rule,
+    endpoint_error,
+    sample,
+    step_weights,
+    uniform_times,
 )
 from bridgerl.cli.main import main
 from bridgerl.errors import UserError

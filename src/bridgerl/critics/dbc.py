@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from bridgerl.bridge.sampler import Walk, draw_times, sample
 from bridgerl.bridge.schedule import ScheduleName, make_schedule, xi
+from bridgerl.bridge.walk import Walk, draw_times, sample
 from bridgerl.critics.base import CriticConfig, QuantileCritic
 from bridgerl.critics.diagnostics import Fit, describe_fit
 from bridgerl.nn.endpoint import Context, EndpointNet

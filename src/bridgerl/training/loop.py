@@ -1,4 +1,4 @@
-"""The training loop: act, store, learn; log, evaluate and checkpoint without disturbing it."""
+"""The training loop: steps, and between them logs, evaluations and checkpoints that disturb none."""
 
 import contextlib
 import time

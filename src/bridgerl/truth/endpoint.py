@@ -9,8 +9,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from bridgerl.bridge.sampler import Rule, endpoint_error
 from bridgerl.bridge.schedule import make_schedule
+from bridgerl.bridge.walk import Rule, endpoint_error
 from bridgerl.plots import COLORS, legend_below, panels, save
 from bridgerl.truth.settings import EndpointConfig
 
