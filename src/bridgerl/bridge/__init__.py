@@ -1,1 +1,1 @@
-"""The deterministic diffusion bridge from a quantile level to a return: schedules and sampler."""
+"""The deterministic diffusion bridge from a quantile level to a return: schedules and walk."""

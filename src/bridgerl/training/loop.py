@@ -1,4 +1,4 @@
-"""The training loop: steps, and between them logs, evaluations and checkpoints that disturb none."""
+"""The training loop: steps, and between them logs, evaluations, checkpoints that disturb none."""
 
 import contextlib
 import time
