@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -58,11 +59,15 @@ class Agent(nn.Module):
 
     def figures(self, batch: Batch) -> Metrics:
         """What the log shows of the critic: its loss and more, at the next update's own draws."""
+        before = [buffer.clone() for buffer in self.critic.buffers()]
         with self._streams.kept():
             boot = self._bootstrap(batch)
+            self.critic.see(batch, boot)
             with self._streams.kept():
-                loss = self.critic.loss(batch, boot)
+                loss = self.critic.loss(batch, boot).detach()  # Its graph goes before the next.
             figures = self.critic.figures(batch, boot) | {"critic/loss": loss}
+        for buffer, value in zip(self.critic.buffers(), before, strict=True):
+            buffer.copy_(value)
         return {name: value.detach() for name, value in figures.items()}
 
     @torch.no_grad()
@@ -71,8 +76,10 @@ class Agent(nn.Module):
 
     def compile_losses(self, **how: Any) -> None:
         """Fuse both losses by torch.compile, with its own arguments."""
-        self.critic.objective = torch.compile(self.critic.objective, **how)
-        self.actor.loss = torch.compile(self.actor.loss, **how)
+        critic, actor = self.critic, self.actor
+        # Methods, so that a copy's losses are its own.
+        critic.objective = MethodType(torch.compile(type(critic).objective, **how), critic)
+        actor.loss = MethodType(torch.compile(type(actor).loss, **how), actor)
 
     def worst_streak(self) -> torch.Tensor:
         """The longest run of updates lost to non-finite numbers, over all optimisers."""

@@ -27,9 +27,11 @@ class Streams:
         """The generator of that name; always the same object."""
         if name not in self._generators:
             generator = torch.Generator(device or self.device)
-            generator.manual_seed(derive_seed(self.seed, "stream", name))
-            self._generators[name] = generator
+            self._generators[name] = generator.manual_seed(self._seed_of(name))
         return self._generators[name]
+
+    def _seed_of(self, name: str) -> int:
+        return derive_seed(self.seed, "stream", name)
 
     def state(self) -> dict[str, Tensor]:
         """The state of every generator used so far."""
@@ -48,3 +50,5 @@ class Streams:
             yield
         finally:
             self.load(before)
+            for name in self._generators.keys() - before.keys():  # Born inside.
+                self._generators[name].manual_seed(self._seed_of(name))

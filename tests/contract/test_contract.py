@@ -1,6 +1,8 @@
 """The contract over both registries, and what SAC, TD3 and CDQ promise beyond it."""
 
+import copy
 import dataclasses
+import pickle
 
 import pytest
 import torch
@@ -121,3 +123,33 @@ def test_a_fixed_temperature_stays() -> None:
     agent = build_agent(actor, config.critic, SPEC, Streams(0))
     agent.update(make_batch())
     assert agent.update(make_batch())["actor/temperature"] == 1.0
+
+
+def test_a_pickled_agent_goes_on_learning() -> None:
+    """As when a process sends one to another; files of ours hold no pickles."""
+    agent = make_agent("sac", "dbc")
+    agent.update(make_batch(8))
+    sent = pickle.loads(pickle.dumps(agent))  # noqa: S301
+    for each in (agent, sent):
+        each.update(make_batch(8))
+    theirs = sent.state_dict()
+    assert all(torch.equal(v, theirs[k]) for k, v in agent.state_dict().items())
+
+
+def test_the_copy_of_a_compiled_agent_learns_by_losses_of_its_own() -> None:
+    agent = make_agent("sac", "dbc")
+    agent.compile_losses(backend="eager")
+    other, before = copy.deepcopy(agent), agent.critic.optimizer.flat.clone()
+    other.update(make_batch(8))
+    assert torch.equal(before, agent.critic.optimizer.flat)
+    agent.update(make_batch(8))
+    assert torch.equal(agent.critic.optimizer.flat, other.critic.optimizer.flat)
+
+
+def test_what_is_drawn_while_streams_are_kept_never_happened() -> None:
+    streams = Streams(0)
+    with streams.kept():
+        first, late = torch.rand(3, generator=streams("early")), streams("late")
+        inside = torch.rand(3, generator=late)
+    assert torch.equal(first, torch.rand(3, generator=streams("early")))
+    assert torch.equal(inside, torch.rand(3, generator=late))

@@ -305,12 +305,6 @@ SLOW: dict[str, Callable[[Critic], Slow]] = {
 }
 
 
-def _see(critic: Critic, batch: Batch, boot: Bootstrap) -> None:
-    """Bound returns by a batch's rewards, as an update does first."""
-    if isinstance(critic, VF | VDRL) and critic.config.bounded:
-        critic.bounds.widen(batch, boot)
-
-
 @pytest.mark.parametrize(("name", "case"), CASES, ids=str)
 @pytest.mark.parametrize("reward_scale", [3.0, 0.1])
 def test_loss_and_gradient_equal_the_slow_reading(
@@ -318,7 +312,7 @@ def test_loss_and_gradient_equal_the_slow_reading(
 ) -> None:
     critic, (batch, boot) = _critic(name, case), _batch(reward_scale)
     slow = SLOW[name](critic)
-    _see(critic, batch, boot)
+    critic.see(batch, boot)
     loss = critic.loss(batch, boot)
     expected = slow.loss(batch, boot)
     torch.testing.assert_close(loss.double(), expected, rtol=2e-5, atol=1e-6)
@@ -338,7 +332,7 @@ def test_value_and_its_slope_in_the_action_equal_the_slow_reading(
 ) -> None:
     critic, (batch, boot) = _critic(name, case), _batch(reward_scale)
     slow = SLOW[name](critic)
-    _see(critic, batch, boot)
+    critic.see(batch, boot)
     slow.see(batch, boot)
     action = batch.action.clone().requires_grad_()
     q = critic.q(batch.obs, action)
@@ -361,7 +355,7 @@ def test_terminal_transitions_learn_from_their_reward_alone(name: str) -> None:
         if other:
             batch = batch._replace(next_obs=9 * batch.next_obs)
             boot = Bootstrap(-boot.action, 50 + boot.entropy_cost)
-        _see(critic, batch, boot)
+        critic.see(batch, boot)
         losses.append(critic.loss(batch, boot).item())
         assert critic.figures(batch, boot)["critic/target"].item() == 1.5
     assert losses[0] == losses[1]
@@ -505,8 +499,8 @@ def test_returns_scale_with_rewards_and_z_scale(name: str, case: dict[str, Any])
     critics = [_critic(name, case | {"z_scale": s}) for s in (2.0, 2 * factor)]
     grown = batch._replace(reward=factor * batch.reward)
     grown_boot = boot._replace(entropy_cost=factor * boot.entropy_cost)
-    _see(critics[0], batch, boot)
-    _see(critics[1], grown, grown_boot)
+    critics[0].see(batch, boot)
+    critics[1].see(grown, grown_boot)
     loss, grown_loss = critics[0].loss(batch, boot), critics[1].loss(grown, grown_boot)
     torch.testing.assert_close(loss, grown_loss, rtol=1e-5, atol=1e-6)
     q, grown_q = (critic.q(batch.obs, batch.action) for critic in critics)

@@ -42,8 +42,12 @@ class Critic(nn.Module, ABC):
         return self.loss(batch, boot)
 
     def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
-        """What the log shows beside the loss; computed only when a line is written."""
+        """What the log shows beside the loss, when a line is written; `Agent.figures` detaches."""
         return {}
+
+    def see(self, batch: Batch, boot: Bootstrap) -> None:
+        """Take note of a batch before it is learnt from, e.g. of the range of its rewards."""
+        return
 
     @torch.no_grad()
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
@@ -74,6 +78,7 @@ class Critic(nn.Module, ABC):
 
     def update(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """One gradient step on the online weights."""
+        self.see(batch, boot)
         return {"critic/grad_norm": self.optimizer.step(self.objective(batch, boot))}
 
     def track(self) -> None:

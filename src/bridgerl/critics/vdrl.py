@@ -105,11 +105,10 @@ class VDRL(Critic):
         y = self._target(batch, boot)
         return {"critic/target": y.mean(), "critic/target_spread": y.std(correction=0)}
 
-    def update(self, batch: Batch, boot: Bootstrap) -> Metrics:
-        """One gradient step, once the batch is within the bounds of the returns."""
+    def see(self, batch: Batch, boot: Bootstrap) -> None:
+        """Let returns be as large as the batch's rewards allow."""
         if self.config.bounded:
             self.bounds.widen(batch, boot)
-        return super().update(batch, boot)
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of a few returns, with a graph through all T steps: (b,)."""

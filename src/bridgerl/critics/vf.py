@@ -148,11 +148,10 @@ class VF(Critic):
             follow = follow * (batch.discount > 0)
         return Terms(path, follow, self._confidence(x), y, z[:, :1])
 
-    def update(self, batch: Batch, boot: Bootstrap) -> Metrics:
-        """One gradient step, once the batch is within the bounds of the returns."""
+    def see(self, batch: Batch, boot: Bootstrap) -> None:
+        """Let returns be as large as the batch's rewards allow."""
         if self.config.bounded:
             self.bounds.widen(batch, boot)
-        return super().update(batch, boot)
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """One step from random noise to the end, eps + v(eps, 0), mean over heads: (b,)."""

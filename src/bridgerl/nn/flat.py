@@ -1,8 +1,7 @@
 """Parameters as one flat vector, so that Adam, clipping and the Polyak step are one kernel each."""
 
 from collections.abc import Iterable, Sequence
-from copy import deepcopy
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +26,9 @@ class Flat:
         for p, part in zip(self.params, self.vector.split(sizes), strict=True):
             p.data = part.view_as(p)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Flat":
-        """A copy's parameters are views of the copy's own vector."""
-        return Flat(deepcopy(self.params, memo))
+    def __reduce__(self) -> tuple[type["Flat"], tuple[list[nn.Parameter]]]:
+        """A copy is made from its own parameters, so that they are views of its own vector."""
+        return Flat, (self.params,)
 
 
 class GuardedAdam(nn.Module):
