@@ -16,6 +16,7 @@ from torch import Tensor
 from bridgerl.critics import CRITICS
 from bridgerl.critics.base import Critic, CriticConfig
 from bridgerl.nn.heads import Heads
+from bridgerl.ops.targets import bellman
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec
 
@@ -50,15 +51,13 @@ class Average(Critic):
     def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
         """Sum over heads of the mean squared error."""
         with torch.no_grad():
-            after = self.q(batch.next_obs, boot.action, target=True) - boot.entropy_cost
-            y = batch.reward + batch.discount * after
+            y = bellman(batch, boot, self.q(batch.next_obs, boot.action, target=True)[:, None])
         q = self.online(torch.cat([batch.obs, batch.action], -1))[..., 0]
-        return (q - y[:, None]).square().mean(0).sum()
+        return (q - y).square().mean(0).sum()
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """The ensemble's mean: (b,)."""
-        net = self.target if target else self.online
-        return net(torch.cat([obs, action], -1)).mean((1, 2))
+        return self._net(target=target)(torch.cat([obs, action], -1)).mean((1, 2))
 
 
 def main() -> None:
