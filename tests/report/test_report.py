@@ -756,7 +756,7 @@ def test_pictures_beside_the_runs_are_carried_along(page, runs):
 
 
 def take_picture(folder: Path, picture: Path) -> None:
-    """The top of a report as a picture: python tests/test_report.py RUNS docs/report.png."""
+    """The top of a report as a picture: python tests/report/test_report.py RUNS docs/report.png."""
     build_report(folder)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

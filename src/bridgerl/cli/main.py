@@ -50,7 +50,8 @@ def main(args: Sequence[str] | None = None) -> int:
         text = " ".join(str(error).split())
         print(f"bridgerl: error: {text}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        print(f"bridgerl: {stop or 'interrupted'}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         from bridgerl.training.display import silence_stdout

@@ -84,8 +84,7 @@ class League:
                 results = run_league(jobs, self.workers, self.out, _Bar(bar))
             except KeyboardInterrupt:
                 done = f"{bar.tasks[0].completed:.0f} of {len(jobs)} cells"
-                print(f"bridgerl: stopped after {done}; the same command goes on", file=sys.stderr)
-                raise
+                raise KeyboardInterrupt(f"stopped after {done}; the same command goes on") from None
         with writing(self.out):
             data = write_results(self.out, shlex.join(["bridgerl", *sys.argv[1:]]), results)
             draws = {"distances": draw_distances, "price": draw_price, "laws": draw_quantiles}
