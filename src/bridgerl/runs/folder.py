@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.metadata
-import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -129,7 +128,7 @@ class RunFolder:
 
     def holds(self, config: RunConfig | dict[str, Any]) -> bool:
         """Whether this is the run of a config, given as such or encoded."""
-        wanted = config if isinstance(config, dict) else _plain(encode(config))
+        wanted = config if isinstance(config, dict) else store.plain(encode(config))
         pair = [self.stored()["config"], wanted]
         with contextlib.suppress(KeyError):
             ours, theirs = map(identity, pair)
@@ -267,9 +266,4 @@ def _sizes(spec: "EnvSpec") -> dict[str, int]:
 
 def identity_of(config: RunConfig) -> dict[str, Any]:
     """What decides a trajectory, flat by flag name, as it reads back from JSON."""
-    return identity(_plain(encode(config)))
-
-
-def _plain(data: dict[str, Any]) -> dict[str, Any]:
-    """The value as it reads back from JSON: tuples become lists."""
-    return json.loads(store.to_json(data))
+    return identity(store.plain(encode(config)))

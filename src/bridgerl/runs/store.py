@@ -51,6 +51,11 @@ def finite(data: Any) -> Any:
     return None if isinstance(data, float) and not math.isfinite(data) else data
 
 
+def plain(data: Any) -> Any:
+    """A value as it reads back from JSON: tuples become lists."""
+    return json.loads(to_json(data))
+
+
 def parse_json(data: bytes, name: str) -> Any:
     """Strict JSON: no duplicate keys, no NaN, no bombs; the fault names the file."""
 

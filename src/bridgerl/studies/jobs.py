@@ -1,6 +1,5 @@
 """One piece of a study as data: it travels as JSON, and its folder tells whether it is done."""
 
-import json
 import shlex
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -11,6 +10,7 @@ from bridgerl.config import RunConfig, decode_fields, encode
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import BridgeError, choose
 from bridgerl.presets import command_of, flags, resolve
+from bridgerl.runs import store
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.result import RESULT, read_result
 from bridgerl.truth.settings import EndpointConfig, LeagueCell, ToyConfig
@@ -78,14 +78,16 @@ def job_from(data: dict[str, Any]) -> Job:
 def train_job(setting: str, config: RunConfig) -> Job:
     """A training run."""
     where, command = (config.env, config.seed, config.folder), command_of(config)
-    return Job("train", setting, *where, config.steps, command, _plain(encode(config)))
+    return Job("train", setting, *where, config.steps, command, store.plain(encode(config)))
 
 
 def toy_job(setting: str, config: ToyConfig, folder: Path) -> Job:
     """The degradation toy of one critic and one seed."""
     work, (seed,) = asdict(config), config.seeds
     words = ["bridgerl toy", *flags(work, asdict(ToyConfig())), "--out", shlex.quote(str(folder))]
-    return Job("toy", setting, TOY, seed, folder, config.updates, " ".join(words), _plain(work))
+    return Job(
+        "toy", setting, TOY, seed, folder, config.updates, " ".join(words), store.plain(work)
+    )
 
 
 def league_job(setting: str, cell: LeagueCell, folder: Path, mark: dict | None = None) -> Job:
@@ -94,7 +96,7 @@ def league_job(setting: str, cell: LeagueCell, folder: Path, mark: dict | None =
     entrant = " ".join([f"{setting} = {cell.critic}", *flags(asdict(cell.config), asdict(base))])
     command = f"bridgerl league --critics {shlex.quote(entrant)} --tasks {cell.problem}"
     command += f" --seeds {cell.seed} --updates {cell.updates} --batch {cell.batch}"
-    work = _plain(cell.identity() | ({"fingerprint": mark} if mark else {}))
+    work = store.plain(cell.identity() | ({"fingerprint": mark} if mark else {}))
     return Job("league", setting, cell.problem, cell.seed, folder, cell.updates, command, work)
 
 
@@ -111,9 +113,4 @@ def endpoint_job(config: EndpointConfig, folder: Path) -> Job:
     """The table of endpoint errors."""
     work, steps = asdict(config), len(config.schedules) * len(config.steps)
     command = " ".join(["bridgerl bridge-error", *flags(work, asdict(EndpointConfig()))])
-    return Job("endpoint", "every rule", ENDPOINT, None, folder, steps, command, _plain(work))
-
-
-def _plain(data: dict[str, Any]) -> dict[str, Any]:
-    """The value as it reads back from JSON: tuples become lists."""
-    return json.loads(json.dumps(data))
+    return Job("endpoint", "every rule", ENDPOINT, None, folder, steps, command, store.plain(work))
