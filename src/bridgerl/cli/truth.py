@@ -16,7 +16,7 @@ from rich.table import Table
 from bridgerl.cli.entrants import read_entrant
 from bridgerl.cli.output import make_folder, progress, writing
 from bridgerl.critics import CRITICS
-from bridgerl.errors import choose, require, require_seeds, require_some
+from bridgerl.errors import require, require_seeds, require_some
 from bridgerl.plots import check_plotting
 from bridgerl.runs import store
 from bridgerl.studies.jobs import Job
@@ -24,13 +24,15 @@ from bridgerl.studies.run.league import cell_jobs, run_league
 from bridgerl.studies.run.pool import Watcher
 from bridgerl.studies.run.work import JobEnd
 from bridgerl.truth import endpoint
-from bridgerl.truth.league import figure, write_results
+from bridgerl.truth.league import figure, say_gap, say_percent, write_results
 from bridgerl.truth.league_plots import draw_distances, draw_price, draw_quantiles
-from bridgerl.truth.settings import PROBLEMS, EndpointConfig, LeagueCell, ToyConfig
+from bridgerl.truth.settings import PROBLEMS, EndpointConfig, LeagueCell, ToyConfig, read_problems
 from bridgerl.truth.toy import draw_toy, run_toy, show_toy
 
 MOST_LINES = 8
 """Entrants that one panel can show as lines."""
+MOST_PROBLEMS = 8
+"""Problems that are shown one by one."""
 
 
 class _Bar(Watcher):
@@ -58,7 +60,7 @@ class League:
     critics: tuple[str, ...] = tuple(CRITICS)
     """Critics to compare, each a name or a quoted name with its flags."""
     tasks: tuple[str, ...] = PROBLEMS
-    """Problems to learn."""
+    """Problems to learn: names, or random ones by their seeds, e.g. random:1000..1039."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds; data depend on seed and problem alone."""
     updates: int = LeagueCell.updates
@@ -93,7 +95,10 @@ class League:
                 (self.out / f"{name}.png").unlink(missing_ok=True)
                 if self.plot and (name != "laws" or len(self.critics) <= MOST_LINES):
                     draw(results, self.out / f"{name}.png")
-        print(json.dumps(data["summary"])) if self.json else self._show(data["summary"])
+        if self.json:
+            print(json.dumps(data["summary"]))
+        else:
+            self._show(data)
         return 0
 
     def _jobs(self) -> list[Job]:
@@ -102,33 +107,51 @@ class League:
             require(1 <= value <= 10**7, name, value, "must be from 1 to 10**7")
         for name in ("critics", "tasks", "seeds"):
             require_some(name, getattr(self, name))
-        for task in self.tasks:
-            choose("task", task, dict.fromkeys(PROBLEMS))
+        tasks = read_problems(self.tasks)
         require_seeds("seeds", *self.seeds)
         entrants = [read_entrant(text) for text in self.critics]
         labels = [entrant.label for entrant in entrants]
         require(len(set(labels)) == len(labels), "critics", labels, "give one label twice")
         cells, budget = [], (self.updates, self.batch)
-        for task, e, seed in product(self.tasks, entrants, self.seeds):
+        for task, e, seed in product(tasks, entrants, self.seeds):
             cells.append((e.label, LeagueCell(task, e.critic, e.config, seed, *budget)))
         return cell_jobs(cells, self.out)
 
-    def _show(self, rows: list[dict[str, Any]]) -> None:
-        table = Table(title=f"league, {self.updates:,} updates, {len(self.seeds)} seed(s)")
-        for head in ("critic", "W1", "W1 / std", "CRPS", "mean error", "updates/s"):
-            table.add_column(head, justify="left" if head == "critic" else "right")
-        for before, r in zip([None, *rows], rows, strict=False):
-            if before is None or before["problem"] != r["problem"]:
-                table.add_section()
-                table.add_row(f"[bold]{r['problem']}")
-            cells = [escape(f" {r['entrant']}"), figure(r, "w1")]
-            if r["w1"] is not None:
-                cells += [f"{r['w1'] / r['std']:.1%}", f"{r['crps']:.2f}", f"{r['mean_error']:.2f}"]
-                cells += [f"{r['updates_per_second']:.0f}"]
-            table.add_row(*cells)
-        Console(highlight=False).print(table)
-        print("W1 and CRPS are distances to the truth; CRPS is counted above the truth's own")
+    def _show(self, data: dict[str, Any]) -> None:
+        console, budget = Console(highlight=False), f"{self.updates:,} updates"
+        problems = len({r["problem"] for r in data["summary"]})
+        if problems <= MOST_PROBLEMS:
+            heads = ("critic", "W1", "W1 / std", "CRPS", "mean error", "updates/s")
+            table = _table(f"league, {budget}, {len(self.seeds)} seed(s)", heads)
+            for before, r in zip([None, *data["summary"]], data["summary"], strict=False):
+                if before is None or before["problem"] != r["problem"]:
+                    table.add_section()
+                    table.add_row(f"[bold]{r['problem']}")
+                cells = [escape(f" {r['entrant']}"), figure(r, "w1")]
+                if r["w1"] is not None:
+                    cells += [f"{r['w1'] / r['std']:.1%}", f"{r['crps']:.2f}"]
+                    cells += [f"{r['mean_error']:.2f}", f"{r['updates_per_second']:.0f}"]
+                table.add_row(*cells)
+            console.print(table)
+            print("W1 and CRPS are distances to the truth; CRPS is counted above the truth's own")
+        if problems > 1:
+            against = f"more than {data['overview'][0]['against']}"
+            heads = ("critic", "W1", against, "mean off", "best on", "ms/update")
+            table = _table(f"{problems} problems, {budget}, {len(self.seeds)} seed(s)", heads)
+            for r in data["overview"]:
+                cells = [say_percent(r, "w1"), say_gap(r), say_percent(r, "mean_error")]
+                cells += [str(r["best_on"]), f"{r['ms_per_update']:.1f}"]
+                table.add_row(escape(r["entrant"]), *cells)
+            console.print(table)
+            print("% of the return's deviation, mean over problems; intervals of 95 %")
         print(f"results: {self.out}")
+
+
+def _table(title: str, heads: tuple[str, ...]) -> Table:
+    table = Table(title=title)
+    for head in heads:
+        table.add_column(escape(head), justify="left" if head == "critic" else "right")
+    return table
 
 
 @dataclass(frozen=True)

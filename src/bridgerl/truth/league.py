@@ -20,16 +20,23 @@ from bridgerl.runs import store
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.training.process import tuned_process
 from bridgerl.truth.problems import PROBLEMS, Problem, Query
-from bridgerl.truth.settings import LeagueCell
+from bridgerl.truth.random_problems import random_problem
+from bridgerl.truth.settings import RANDOM, LeagueCell
 
 N_PARTICLES = 10_000
 CURVE = 201
 """Levels at which the learned inverse CDF is kept for the picture."""
 
 
+def problem_of(name: str) -> Problem:
+    """One of the league's own problems, or one drawn from the seed in its name."""
+    seed = name.removeprefix(RANDOM)
+    return PROBLEMS[name] if seed == name else random_problem(int(seed))
+
+
 def run_cell(cell: LeagueCell) -> dict[str, Any]:
     """Train one critic and measure it; the data depend on problem and seed alone."""
-    problem = PROBLEMS[cell.problem]
+    problem = problem_of(cell.problem)
     with tuned_process(1):
         critic = build_critic(cell.config, problem.spec, Streams(cell.seed))
         rng = np.random.default_rng(derive_seed(cell.seed, "league", cell.problem))
@@ -42,7 +49,7 @@ def run_cell(cell: LeagueCell) -> dict[str, Any]:
         rows = [distances(critic, problem, query) for query in problem.queries]
     means = {key: float(np.mean([r[key] for r in rows])) for key in rows[0] if key != "curve"}
     figures = {**means, "updates_per_second": cell.updates / spent}
-    finite = {k: v if np.isfinite(v) else None for k, v in figures.items()}
+    finite = {key: _finite(value) for key, value in figures.items()}
     return {"figures": finite, "curves": [r["curve"] for r in rows]}
 
 
@@ -93,20 +100,84 @@ def summarise(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """W1 as entrants x problems, then every figure."""
-    problems = list(dict.fromkeys(r["problem"] for r in rows))
+def compare(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Entrants over all problems, best first; W1 and means in per cent of each return's deviation.
+
+    `gap` is how much more W1 an entrant has than the first named, problem by problem.
+    """
+    entrants = list(dict.fromkeys(r["entrant"] for r in results))
+    w1, off = (_by_problem(results, entrants, key) for key in ("w1", "mean_error"))
+    rows = []
+    for i, entrant in enumerate(entrants):
+        speeds = [r["figures"]["updates_per_second"] for r in results if r["entrant"] == entrant]
+        row: dict[str, Any] = {"entrant": entrant, "w1": _finite(w1[i].mean())}
+        row |= {"mean_error": _finite(off[i].mean())}
+        known = i > 0 and np.isfinite(w1[[0, i]]).all()
+        row |= {"against": entrants[0], "gap": paired_interval(w1[i] - w1[0]) if known else None}
+        row |= {"best_on": int((w1.argmin(0) == i).sum()), "problems": w1.shape[1]}
+        rows.append(row | {"ms_per_update": float(1e3 / np.median(speeds))})
+    return sorted(rows, key=lambda row: np.inf if row["w1"] is None else row["w1"])
+
+
+def _by_problem(
+    results: Sequence[dict[str, Any]], entrants: Sequence[str], key: str
+) -> NDArray[np.float64]:
+    """A figure in per cent of the deviation, mean over seeds; inf if one diverged: (e, p)."""
+    problems = list(dict.fromkeys(r["problem"] for r in results))
+    cells: dict[tuple[str, str], list[float]] = {}
+    for r in results:
+        value, std = r["figures"][key], r["figures"]["std"]
+        cells.setdefault((r["entrant"], r["problem"]), []).append(
+            np.inf if value is None else 100 * value / std
+        )
+    return np.array([[float(np.mean(cells[e, p])) for p in problems] for e in entrants])
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def paired_interval(gaps: NDArray[np.float64], draws: int = 10_000) -> list[float]:
+    """Mean of the gaps and its 95 % interval, by the bootstrap over problems."""
+    chosen = np.random.default_rng(0).integers(len(gaps), size=(draws, len(gaps)))
+    return [float(gaps.mean()), *np.quantile(gaps[chosen].mean(1), (0.025, 0.975)).tolist()]
+
+
+def markdown(rows: Sequence[dict[str, Any]], overview: Sequence[dict[str, Any]]) -> str:
+    """Entrants over all problems, W1 as problems x entrants, then every figure."""
+    against = f"more than {overview[0]['against']}, 95 %"
+    heads = ("critic", "W1", against, "mean off", "best on", "ms / update")
+    lines = [_row(heads), "|---" * len(heads) + "|"]
+    for r in overview:
+        figures = say_percent(r, "w1"), say_gap(r), say_percent(r, "mean_error")
+        price = f"{r['ms_per_update']:.2f}"
+        lines.append(_row((r["entrant"], *figures, f"{r['best_on']} of {r['problems']}", price)))
+    lines += ["", "Per cent of the return's deviation, mean over problems.", ""]
+    entrants = list(dict.fromkeys(r["entrant"] for r in rows))
     found = {(r["problem"], r["entrant"]): r for r in rows}
-    lines = ["| W1 | " + " | ".join(problems) + " |", "|---" * (len(problems) + 1) + "|"]
-    for entrant in dict.fromkeys(r["entrant"] for r in rows):
-        cells = [figure(found.get((p, entrant), {}), "w1") for p in problems]
-        lines.append(f"| {entrant} | " + " | ".join(cells) + " |")
+    lines += [_row(("W1", *entrants)), "|---" * (len(entrants) + 1) + "|"]
+    for problem in dict.fromkeys(r["problem"] for r in rows):
+        cells = [figure(found.get((problem, e), {}), "w1") for e in entrants]
+        lines.append(_row((problem, *cells)))
     keys = ("w1", "w1_online", "crps", "mean_error", "updates_per_second")
-    lines += ["", "| problem | critic | " + " | ".join(keys) + " |", "|---" * 7 + "|"]
+    lines += ["", _row(("problem", "critic", *keys)), "|---" * 7 + "|"]
     for r in rows:
-        cells = [r["problem"], r["entrant"], *(figure(r, key) for key in keys)]
-        lines.append("| " + " | ".join(cells) + " |")
+        lines.append(_row((r["problem"], r["entrant"], *(figure(r, key) for key in keys))))
     return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def say_percent(row: dict[str, Any], key: str) -> str:
+    """A figure of the overview."""
+    return "diverged" if row[key] is None else f"{row[key]:.2f} %"
+
+
+def say_gap(row: dict[str, Any]) -> str:
+    """How much more W1 than the first entrant's, with its interval."""
+    return "" if row["gap"] is None else "{:+.2f} [{:+.2f}, {:+.2f}]".format(*row["gap"])
 
 
 def figure(row: dict[str, Any], key: str) -> str:
@@ -120,7 +191,8 @@ def figure(row: dict[str, Any], key: str) -> str:
 
 def write_results(folder: Path, command: str, results: list[dict[str, Any]]) -> dict[str, Any]:
     """`league.json` and `league.md`."""
-    data = {"command": command, "summary": summarise(results), "cells": results}
+    rows, overview = summarise(results), compare(results)
+    data = {"command": command, "overview": overview, "summary": rows, "cells": results}
     store.publish_file(folder / "league.json", json.dumps(data, indent=1).encode())
-    store.publish_file(folder / "league.md", markdown(data["summary"]).encode())
+    store.publish_file(folder / "league.md", markdown(rows, overview).encode())
     return data

@@ -6,17 +6,18 @@ from typing import Any
 import numpy as np
 
 from bridgerl.plots import COLORS, TRUTH, legend_below, name_points, panels, save
-from bridgerl.truth.league import CURVE, N_PARTICLES
-from bridgerl.truth.problems import PROBLEMS
+from bridgerl.truth.league import CURVE, N_PARTICLES, problem_of
 
 MILLISECONDS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200)
+MOST_PANELS = 12
+"""Problems whose quantiles are drawn."""
 PERCENT = (1, 1.5, 2, 2.5, 3, 4, 5, 7, 10, 20, 50, 100)
 
 
 def draw_quantiles(results: list[dict[str, Any]], path: Path) -> None:
     """One panel per query: the truth, and a thin line per entrant and seed."""
     entrants, names = _names(results, "entrant"), _names(results, "problem")
-    shown = [problem for name, problem in PROBLEMS.items() if name in names]
+    shown = [problem_of(name) for name in names[:MOST_PANELS]]
     queries = [(problem, i, q) for problem in shown for i, q in enumerate(problem.queries)]
     columns = min(4, len(queries))
     figure, axes = panels(-(-len(queries) // columns), columns, width=3, height=2.5)
@@ -43,16 +44,22 @@ def draw_quantiles(results: list[dict[str, Any]], path: Path) -> None:
 
 
 def draw_distances(results: list[dict[str, Any]], path: Path) -> None:
-    """One panel per problem: W1 of every entrant, a dot per seed, on a logarithmic axis."""
+    """W1 of every entrant: a panel per problem and a dot per seed, or of many a dot per problem."""
     entrants, problems = _names(results, "entrant"), _names(results, "problem")
+    if len(problems) > MOST_PANELS:
+        shown = {f"{len(problems)} problems": _dots(results, "problem", relative=True)}
+        label = "W1 to the truth, % of the return's deviation"
+    else:
+        own = {p: [r for r in results if r["problem"] == p] for p in problems}
+        shown = {problem: _dots(cells, "seed") for problem, cells in own.items()}
+        label = "W1 to the truth"
     few = len(entrants) <= len(COLORS)
-    height, room = 0.9 + 0.24 * len(entrants), 0.07 * max(map(len, entrants)) / len(problems)
-    figure, axes = panels(1, len(problems), width=2.4 + room, height=height)
-    for ax, problem in zip(axes, problems, strict=True):
+    height, room = 0.9 + 0.24 * len(entrants), 0.07 * max(map(len, entrants)) / len(shown)
+    width = 2.4 if len(shown) > 1 else 6.0
+    figure, axes = panels(1, len(shown), width=width + room, height=height)
+    for ax, (title, dots) in zip(axes, shown.items(), strict=True):
         for row, entrant in enumerate(entrants):
-            cells = [r for r in results if (r["problem"], r["entrant"]) == (problem, entrant)]
-            values = [c["figures"]["w1"] for c in cells if c["figures"]["w1"] is not None]
-            color = COLORS[(row if few else row == 0) % len(COLORS)]
+            values, color = dots[entrant], COLORS[(row if few else row == 0) % len(COLORS)]
             ax.plot(values, [row] * len(values), "o", color=color, ms=4, alpha=0.6)
             if values:
                 ax.plot(np.mean(values), row, "|", color=color, ms=12, mew=2)
@@ -63,9 +70,22 @@ def draw_distances(results: list[dict[str, Any]], path: Path) -> None:
         middle = (low * high) ** 0.5
         ax.set_xlim(min(low, middle / 3.5), max(high, middle * 3.5))
         ax.minorticks_off()
-        ax.set(title=problem, xlabel="W1 to the truth", ylim=(len(entrants) - 0.5, -0.5))
+        ax.set(title=title, xlabel=label, ylim=(len(entrants) - 0.5, -0.5))
         ax.set_yticks(range(len(entrants)), entrants if ax is axes[0] else [""] * len(entrants))
     save(figure, path)
+
+
+def _dots(
+    results: list[dict[str, Any]], per: str, *, relative: bool = False
+) -> dict[str, list[float]]:
+    """Every entrant's W1, a mean for every value of one key; what diverged is left out."""
+    groups: dict[str, dict[Any, list[float]]] = {}
+    for r in results:
+        w1, std = r["figures"]["w1"], r["figures"]["std"]
+        group = groups.setdefault(r["entrant"], {}).setdefault(r[per], [])
+        if w1 is not None:
+            group.append(100 * w1 / std if relative else w1)
+    return {e: [float(np.mean(v)) for v in group.values() if v] for e, group in groups.items()}
 
 
 def draw_price(results: list[dict[str, Any]], path: Path) -> None:

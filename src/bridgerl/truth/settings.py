@@ -1,5 +1,7 @@
 """What the experiments are given, as data; free of torch, so that jobs can be read without it."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
@@ -8,7 +10,29 @@ from bridgerl.errors import choose, require, require_seeds, require_some
 
 PROBLEMS = ("two-point", "bernoulli-loop", "mixture-chain", "heavy-tail")
 PROBLEMS += ("risky-choice", "stochastic-transition")
-"""The league's problems, see `problems`."""
+"""The league's own problems, see `problems`."""
+RANDOM = "random:"
+"""Before a seed or a range of seeds: problems drawn from them, see `random_problems`."""
+FIRST_UNSEEN = 1_000
+"""Random problems below this seed are for tuning, those from it on for reports."""
+EXAMPLE = f"{RANDOM}{FIRST_UNSEEN}..{FIRST_UNSEEN + 39}"
+MOST_PROBLEMS = 10_000
+
+
+def read_problems(texts: Iterable[str]) -> tuple[str, ...]:
+    """Names of problems, ranges such as `random:1000..1039` written out, each once."""
+    names: dict[str, None] = {}
+    for text in texts:
+        found = re.fullmatch(RANDOM + r"(\d{1,9})(?:\.\.(\d{1,9}))?", text)
+        if found:
+            first, last = int(found[1]), int(found[2] or found[1])
+            fits = first <= last < first + MOST_PROBLEMS
+            require(fits, "tasks", text, f"must ascend over at most {MOST_PROBLEMS} seeds")
+            names |= dict.fromkeys(f"{RANDOM}{seed}" for seed in range(first, last + 1))
+        else:
+            choose("task", text, dict.fromkeys((*PROBLEMS, EXAMPLE)))
+            names[text] = None
+    return tuple(names)
 
 
 @dataclass(frozen=True)
