@@ -30,9 +30,10 @@ PRESETS: dict[str, Overrides] = {
         | {"discounted_velocity": True, "masked_velocity": True},
         "critic.vdrl": {"hidden": (64, 64), "diffusion_steps": 10, "z_scale": 100.0}
         | {"n_target": 4, "n_actor": 2, "n_rank": 2, "bounded": True},
-        "critic.dbc": {"network": "factored", "hidden": (256, 192), "particle": (16, 16)}
-        | {"n_target": 10, "n_online": 16, "n_actor": 8, "actor_steps": 2, "n_embed": 64}
-        | {"stratified": True, "shared_levels": True, "bridge_input": "self"},
+        "critic.dbc": {"network": "factored", "hidden": (256, 128), "particle": (16, 16)}
+        | {"n_target": 10, "n_online": 16, "n_actor": 8, "actor_steps": 2}
+        | {"stratified": True, "shared_levels": True, "z_scale": 30.0}
+        | {"bridge_input": "self", "anchor_weight": 0.0},
         "env.InvertedPendulum-v5": {"steps": 30_000, "actor": {"lr": 1e-3}, "critic": {"lr": 1e-3}}
         | {"actor.qvpo": {"hidden": (64, 64), "entropy_updates": 30_000}}
         | {"train": {"warmup": 1_000}, "eval": {"every": 1_000}, "save": {"every": 5_000}},

@@ -41,50 +41,44 @@ class Plain:
 
         return math.sinh(rest(t)) / math.sinh(rest(0.0))
 
-    def features(self, w: Weights, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What the per-atom network knows of (s, a), and where its returns lie: (b, f), (b, 1)."""
-        if self.c.network == "mlp":
-            return x, torch.zeros(len(x), 1).to(self.dtype)
-        for i in range(len(self.c.hidden)):
-            x = torch.relu(_affine(w, f"trunk.{i}", x))
-        return x, _affine(w, "from_features", x)[:, -1:]
-
-    def deviation(self, w: Weights, x: Tensor, tau: Tensor, t: Tensor, u: Tensor) -> Tensor:
-        """One network on all its inputs side by side, less the location: (b, k)."""
+    def endpoint(self, w: Weights, x: Tensor, tau: Tensor, t: Tensor, z: Tensor) -> Tensor:
+        """One network on all its inputs side by side: (b, k)."""
         c = self.c
-        features, _ = self.features(w, x)
 
         def embed(name: str, v: Tensor) -> Tensor:
-            waves = torch.stack([torch.cos(math.pi * i * v) for i in range(1, c.n_embed + 1)], -1)
-            return torch.relu(_affine(w, f"{name}.project", waves))
+            inputs = [torch.cos(math.pi * i * v) for i in range(1, c.n_embed + 1)]
+            if c.network == "factored" and name != "embed_t":
+                v = v.clamp(1e-5, 1 - 1e-5)
+                inputs += [-torch.log(v) / 2, -torch.log(1 - v) / 2]
+            return torch.relu(_affine(w, f"{name}.project", torch.stack(inputs, -1)))
 
-        wide = (*u.shape, -1)
-        inputs = [
-            features[:, None].expand(wide),
-            embed("embed_tau", tau),
-            embed("embed_t", t).expand(wide),
-            (u / c.z_scale)[..., None],
-        ]
-        sizes = c.hidden if c.network == "mlp" else c.particle
-        width = sizes[0]
-        blocks = [w[f"from_{k}.weight"][:width] for k in ("features", "tau", "t", "z")]
-        bias = w["from_features.bias"][:width, 0]
-        h = torch.relu(torch.cat(inputs, -1) @ torch.cat(blocks, 1).T + bias)
+        sizes, bias = c.hidden, "from_features.bias"
+        if c.network == "factored":
+            sizes, bias = c.particle, "from_tau.bias"
+            for i in range(len(c.hidden)):
+                x = torch.relu(_affine(w, f"trunk.{i}", x))
+        inputs = {
+            "features": x[:, None].expand(*z.shape, -1),
+            "tau": embed("embed_tau", tau),
+            "t": embed("embed_t", t).expand(*z.shape, -1),
+            "z": (z / c.z_scale)[..., None],
+        }
+        if c.network == "factored":
+            inputs["product"] = x[:, None] * embed("gate", tau)
+        weight = torch.cat([w[f"from_{name}.weight"] for name in inputs], 1)
+        h = torch.relu(torch.cat(list(inputs.values()), -1) @ weight.T + w[bias][:, 0])
         for i in range(len(sizes)):
             h = _affine(w, f"rest.{i}", h)
             h = torch.relu(h) if i < len(sizes) - 1 else h
         return c.z_scale * h[..., 0]
 
     def walk(self, w: Weights, x: Tensor, tau: Tensor, steps: int) -> Tensor:
-        """So many of the M steps from tau, as returns: (b, k). The endpoint predicted at (t, z) is
-        m + deviation(z - (1 - xi(t)) m).
-        """
+        """So many of the M steps from tau: (b, k)."""
         z, m = tau, self.c.bridge_steps
-        _, location = self.features(w, x)
         for i in range(steps):
-            t, now = torch.full((len(x), 1), i / m).to(self.dtype), self.xi(i / m)
-            end = location + self.deviation(w, x, tau, t, z - (1 - now) * location)
-            z = z + (now - self.xi((i + 1) / m)) * (end - tau)
+            t = torch.full((len(x), 1), i / m).to(self.dtype)
+            end = self.endpoint(w, x, tau, t, z)
+            z = z + (self.xi(i / m) - self.xi((i + 1) / m)) * (end - tau)
         return z
 
     def targets(self, batch: Batch, boot: Bootstrap, tau: list[Tensor]) -> Tensor:
@@ -118,15 +112,13 @@ class Plain:
         total = torch.zeros(()).to(self.dtype)
         zeros, leaks = [], []
         for w in self.online:
-            _, location = self.features(w, x)
-            at_zero = location + self.deviation(w, x, tau, torch.zeros(b, 1).to(self.dtype), tau)
+            at_zero = self.endpoint(w, x, tau, torch.zeros(b, 1).to(self.dtype), tau)
             goal = {"label": label, "self": at_zero.detach()}.get(c.bridge_input)
             place = self.walk(w, x, tau, step).detach()
             if goal is not None:
                 place = share * tau + (1 - share) * goal
             # Where training stands is a constant of the regression.
-            stand = (place - (1 - share) * location).detach()
-            later = location + self.deviation(w, x, tau, t, stand)
+            later = self.endpoint(w, x, tau, t, place.detach())
             total = total + 0.5 * self.cost(at_zero, y, tau, label)
             total = total + 0.5 * self.cost(later, y, tau, label)
             zeros.append(at_zero.detach())

@@ -41,7 +41,7 @@ def test_one_step_is_the_prediction_at_the_level_itself(network: str) -> None:
     net = critic._net(target=False)
     context = net.begin(torch.cat([batch.obs, batch.action], -1), tau[:, None])
     assert torch.equal(context.start, tau[:, None].expand(-1, 2, -1))
-    heads = context.location + net(context, net.at(torch.zeros(1)), context.start)
+    heads = net(context, net.at(torch.zeros(1)), context.start)
     torch.testing.assert_close(critic.quantiles(batch.obs, batch.action, tau), heads.mean(1))
 
 

@@ -150,7 +150,7 @@ def test_each_kind_of_unhealthy_values_is_warned_of_once(
 ) -> None:
     monkeypatch.setattr(trainer, "SETTLED", 0)
     monkeypatch.setattr(trainer, "Q_ALARM", 0.0)
-    dbc = dataclasses.replace(resolve("toy", critic="dbc").critic, hidden=(8,))
+    dbc = dataclasses.replace(resolve("toy", critic="dbc").critic, hidden=(8,), kappa=100.0)
     train(dataclasses.replace(_config(tmp_path), critic=dbc), quiet=True)
     divergence, advice = capsys.readouterr().err.splitlines()
     assert "where no return exceeds" in divergence

@@ -151,12 +151,12 @@ class DBC(QuantileCritic):
         at = net.at(torch.cat([self._walk.times[:1], t]))
         end_0 = net(context, at[..., :1], context.start)  # Eq. 6 from z_0 = tau
         with torch.no_grad():
-            goal = label[:, None] - context.location if c.bridge_input == "label" else end_0
+            goal = label[:, None] if c.bridge_input == "label" else end_0
             z_t = torch.lerp(goal, context.start, share)  # Eq. 5
             if prefix is not None:
                 z_t = _cross(net, context, prefix)
         end_t = net(context, at[..., 1:], z_t)  # Eq. 6
-        pred = torch.cat([context.location + end_0, context.location + end_t], 1)
+        pred = torch.cat([end_0, end_t], 1)
         return Fit(pred, y, tau, label, t, share, (context.start, z_t), (end_0, end_t))
 
     def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
@@ -189,12 +189,11 @@ class DBC(QuantileCritic):
         """Levels (b or 1, h or 1, k) walked over the bridge, by default in M steps: (b, h, k)."""
         net, x, parts = self._net(target=target), torch.cat([obs, action], -1), []
         for own_x, own_tau in net.in_cache(x, tau):
-            context = net.begin(own_x, own_tau)
-            parts.append(context.location + _cross(net, context, walk or self._walk))
+            parts.append(_cross(net, net.begin(own_x, own_tau), walk or self._walk))
         return torch.cat([z.permute(1, 2, 0) for z in parts], 2).permute(2, 0, 1)
 
 
 def _cross(net: EndpointNet, context: Context, walk: Walk) -> Tensor:
-    """Atoms (b, h, k) after a walk from their levels (Alg. 2), relative to the location."""
+    """Atoms (b, h, k) after a walk from their levels (Alg. 2)."""
     at = net.at(walk.times)
     return sample(lambda z, i: net(context, at[..., i : i + 1], z), context.start, walk.weights)

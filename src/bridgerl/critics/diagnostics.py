@@ -11,7 +11,7 @@ T_BINS = 5
 
 
 class Fit(NamedTuple):
-    """One batch of a bridge's regressions; positions are relative to the network's location."""
+    """One batch of a bridge's regressions."""
 
     pred: Tensor
     """Predicted endpoints at t = 0 and at t, side by side: (b, 2 h, k)."""

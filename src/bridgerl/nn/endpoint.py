@@ -18,15 +18,15 @@ from bridgerl.nn.heads import HeadLinear
 
 CACHED = 2**18
 """Numbers of one layer that cross the bridge together without a graph: 1 MB, a core's cache."""
+OUTERMOST = 1e-5
+"""Levels nearer to 0 or 1 are embedded as this."""
 
 
 class Context(NamedTuple):
     """What stays the same while an atom crosses the bridge."""
 
     base: Tensor
-    """First-layer sum of (s, a) and tau, (h, width, k b)."""
-    location: Tensor
-    """Where each transition's returns lie, (b, h, 1); 0 for the paper's network."""
+    """First-layer part of (s, a) and tau, (h, width, k b)."""
     start: Tensor
     """Every head's atoms at their levels, (b, h, k)."""
 
@@ -47,28 +47,38 @@ class CosineEmbedding(nn.Module):
 
 
 class HeadCosine(nn.Module):
-    """`CosineEmbedding` of h heads, feature-major: (h or 1, n) -> (h, width, n)."""
+    """`CosineEmbedding` of h heads, feature-major: (h or 1, k) -> (h, width, k).
+
+    With `tails`, -log(u) / 2 and -log(1 - u) / 2 join the cosines, which are flat at 0 and 1.
+    """
 
     frequencies: Tensor
 
-    def __init__(self, n_heads: int, width: int) -> None:
+    def __init__(
+        self, n_heads: int, n: int, width: int | None = None, *, tails: bool = False
+    ) -> None:
         super().__init__()
-        frequencies = math.pi * torch.arange(1, width + 1)[:, None]
+        frequencies = math.pi * torch.arange(1, n + 1)[:, None]
         self.register_buffer("frequencies", frequencies, persistent=False)
-        self.project = HeadLinear(n_heads, width, width)
+        self._tails = tails
+        self.project = HeadLinear(n_heads, n + 2 * tails, width or n)
 
     def forward(self, u: Tensor) -> Tensor:
         """Embed every number."""
-        return torch.relu_(self.project(torch.cos(u[:, None] * self.frequencies)))
+        inputs = torch.cos(u[:, None] * self.frequencies)
+        if self._tails:
+            inside = u.clamp(OUTERMOST, 1 - OUTERMOST)
+            logs = torch.stack([inside.log(), torch.log1p(-inside)], 1)
+            inputs = torch.cat([inputs, -0.5 * logs], 1)
+        return torch.relu_(self.project(inputs))
 
 
 class EndpointNet(nn.Module):
-    """MLPs on [features(s, a), emb(tau), emb(t), z], one per head, first layers split by input.
+    """Networks on (s, a), tau, t and z, one per head, first layers split by input.
 
-    By default the features are (s, a) themselves and the location is 0: the paper's network. With
-    `particle`, the hidden layers are a trunk that also reads out the location m(s, a), and the
-    small rest is a bridge of its own from tau to the deviation Z_tau - m: its position is
-    z - (1 - xi(t)) m, tau at the start and the deviation at the end, where m is added.
+    By default an MLP on [(s, a), emb(tau), emb(t), z], the paper's network. With `particle`, the
+    hidden layers are a trunk that is read once per transition, and only the small rest is run at
+    every step; features meet levels in products too: W [features, emb(tau), features * gate(tau)].
     """
 
     def __init__(
@@ -83,33 +93,52 @@ class EndpointNet(nn.Module):
     ) -> None:
         super().__init__()
         trunk, hidden = ((), hidden) if particle is None else (hidden, particle)
-        self._z_scale = z_scale
+        self._z_scale, factored = z_scale, particle is not None
         self.trunk = _layers(n_heads, (n_inputs, *trunk))
         n_features = trunk[-1] if trunk else n_inputs
-        self.embed_tau = HeadCosine(n_heads, n_embed)
+        self.embed_tau = HeadCosine(n_heads, n_embed, tails=factored)
         self.embed_t = HeadCosine(n_heads, n_embed)
-        # One layer in four parts: their fan-in is that of all inputs together.
+        # One layer in parts: their fan-in is that of all inputs together.
         total = n_features + 2 * n_embed + 1
-        self._widths = (hidden[0], 1 if trunk else 0)  # The last row reads out the location.
-        self.from_features = HeadLinear(n_heads, n_features, sum(self._widths), fan_in=total)
-        self.from_tau = HeadLinear(n_heads, n_embed, hidden[0], fan_in=total, bias=False)
-        self.from_t = HeadLinear(n_heads, n_embed, hidden[0], fan_in=total, bias=False)
-        self.from_z = HeadLinear(n_heads, 1, hidden[0], fan_in=total, bias=False)
+
+        def part(n_in: int, *, bias: bool = False) -> HeadLinear:
+            return HeadLinear(n_heads, n_in, hidden[0], fan_in=total, bias=bias)
+
+        self.from_features = part(n_features, bias=not factored)
+        self.from_tau = part(n_embed, bias=factored)
+        self.from_t, self.from_z = part(n_embed), part(1)
         self.rest = _layers(n_heads, (*hidden, 1))
+        self.gate = HeadCosine(n_heads, n_embed, n_features, tails=True) if factored else None
+        if factored:
+            self.from_product = part(n_features)
 
     def begin(self, x: Tensor, tau: Tensor) -> Context:
         """The part of transitions x (b, i) and their levels tau (b or 1, h or 1, k)."""
         features, tau = x.t(), tau.permute(1, 2, 0)
         for layer in self.trunk:
             features = torch.relu_(layer(features))
-        rows, location = self.from_features(features).split(self._widths, 1)
-        if location.shape[1] == 0:
-            location = rows.new_zeros(1, 1, 1)
-        levels = self.from_tau(self.embed_tau(tau.flatten(1)))
-        levels = levels.view(*levels.shape[:2], *tau.shape[1:])
-        start = tau.expand(len(rows), -1, len(x)).contiguous()
-        base = (rows[:, :, None] + levels).flatten(2)
-        return Context(base, location.permute(2, 0, 1), start.permute(2, 0, 1))
+        levels = self.from_tau(self.embed_tau(tau.flatten(1))).unflatten(2, tau.shape[1:])
+        if self.gate is None:
+            base = self.from_features(features)[:, :, None] + levels
+        else:
+            gate = self.gate(tau.flatten(1)).unflatten(2, tau.shape[1:])
+            base = self._meet(features, levels, gate)
+        start = tau.expand(len(base), -1, len(x)).contiguous()
+        return Context(base.flatten(2), start.permute(2, 0, 1))
+
+    def _meet(self, features: Tensor, levels: Tensor, gate: Tensor) -> Tensor:
+        """V features + levels + W (features * gate): (h, width, k, b).
+
+        Features (h, f, b), levels (h, width, k, b or 1), gate (h, f, k, b or 1).
+        """
+        if gate.shape[3] > 1:
+            product = self.from_product((features[:, :, None] * gate).flatten(2))
+            return product.view_as(levels) + self.from_features(features)[:, :, None] + levels
+        # Levels that the batch shares multiply the weights instead: all is one small product.
+        v, w = self.from_features.weight[:, :, None], self.from_product.weight[:, :, None]
+        weight = torch.addcmul(v, w, gate.permute(0, 3, 2, 1)).flatten(1, 2)  # (h, width k, f)
+        met = torch.baddbmm(levels.flatten(1, 2), weight, features)
+        return met.unflatten(1, levels.shape[1:3])
 
     def at(self, t: Tensor) -> Tensor:
         """First-layer part of bridge times (n,): (h, width, n)."""

@@ -12,7 +12,7 @@ STUDY = TrainingStudy(
     tables=(paper.WEIGHT, paper.WEIGHT_FULL),
     settings=(
         dbc("w = 0", anchor_weight=0.0),
-        dbc("sac+dbc"),
+        dbc("sac+dbc", anchor_weight=0.01),  # The paper's own; `lite` has none.
         dbc("w = 0.02", anchor_weight=0.02),
         dbc("w = 0.1", anchor_weight=0.1),
         dbc("no quantile loss", quantile_weight=0.0, anchor_weight=1.0),

@@ -75,10 +75,12 @@ class Setting:
     def config(self, task: str, scale: Scale) -> RunConfig:
         preset = self.preset or scale.preset
         base = resolve(task, self.actor, self.critic, preset)
-        slug = "" if self.key == f"{self.actor}+{self.critic}" else f"-{slug_of(self.key)}"
-        name = f"{self.actor}-{self.critic}-{preset}{slug}"
         changes = {"critic": self.changes, **scale.changes}
         sections = {key: replace(getattr(base, key), **new) for key, new in changes.items()}
+        # Named by what differs from the preset, so that equal settings of studies share their run.
+        new = [f"{k} {v}" for k, v in self.changes.items() if getattr(base.critic, k) != v]
+        own = self.key if self.key != f"{self.actor}+{self.critic}" else " ".join(new)
+        name = f"{self.actor}-{self.critic}-{preset}" + (f"-{slug_of(own)}" if new else "")
         return replace(base, steps=scale.steps, name=name, **sections)
 
 

@@ -16,7 +16,7 @@ STUDY = LeagueStudy(
         dbc("iid, shared", stratified=False),
         dbc("stratified, own", shared_levels=False),
         dbc("iid, own", stratified=False, shared_levels=False),
-        *(dbc(f"{n} cosines", n_embed=n) for n in (32, 128)),
+        *(dbc(f"{n} cosines", n_embed=n) for n in (16, 64)),
     ),
     tasks=PROBLEMS,
 )
