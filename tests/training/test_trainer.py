@@ -154,7 +154,7 @@ def test_each_kind_of_unhealthy_values_is_warned_of_once(
     train(dataclasses.replace(_config(tmp_path), critic=dbc), quiet=True)
     divergence, advice = capsys.readouterr().err.splitlines()
     assert "where no return exceeds" in divergence
-    assert "--critic.kappa 1 is large against the spread" in advice
+    assert "--critic.kappa 100 is large against the spread" in advice
 
 
 def test_values_are_not_judged_before_learning_has_settled(
