@@ -30,7 +30,7 @@ PRESETS: dict[str, Overrides] = {
         | {"discounted_velocity": True, "masked_velocity": True},
         "critic.vdrl": {"hidden": (64, 64), "diffusion_steps": 10, "z_scale": 100.0}
         | {"n_target": 4, "n_actor": 2, "n_rank": 2, "bounded": True},
-        "critic.dbc": {"network": "factored", "hidden": (256, 128), "particle": (16, 16)}
+        "critic.dbc": {"network": "factored", "hidden": (256, 96), "particle": (16, 16)}
         | {"n_target": 10, "n_online": 16, "n_actor": 8, "actor_steps": 2}
         | {"stratified": True, "shared_levels": True, "z_scale": 30.0}
         | {"bridge_input": "self", "anchor_weight": 0.0},
