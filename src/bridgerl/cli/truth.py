@@ -31,7 +31,7 @@ from bridgerl.truth.toy import draw_toy, run_toy, show_toy
 
 MOST_LINES = 8
 """Entrants that one panel can show as lines."""
-MOST_PROBLEMS = 8
+MOST_SHOWN = 8
 """Problems that are shown one by one."""
 
 
@@ -120,7 +120,7 @@ class League:
     def _show(self, data: dict[str, Any]) -> None:
         console, budget = Console(highlight=False), f"{self.updates:,} updates"
         problems = len({r["problem"] for r in data["summary"]})
-        if problems <= MOST_PROBLEMS:
+        if problems <= MOST_SHOWN:
             heads = ("critic", "W1", "W1 / std", "CRPS", "mean error", "updates/s")
             table = _table(f"league, {budget}, {len(self.seeds)} seed(s)", heads)
             for before, r in zip([None, *data["summary"]], data["summary"], strict=False):

@@ -16,7 +16,7 @@ RANDOM = "random:"
 FIRST_UNSEEN = 1_000
 """Random problems below this seed are for tuning, those from it on for reports."""
 EXAMPLE = f"{RANDOM}{FIRST_UNSEEN}..{FIRST_UNSEEN + 39}"
-MOST_PROBLEMS = 10_000
+MOST_SEEDS = 10_000
 
 
 def read_problems(texts: Iterable[str]) -> tuple[str, ...]:
@@ -26,8 +26,8 @@ def read_problems(texts: Iterable[str]) -> tuple[str, ...]:
         found = re.fullmatch(RANDOM + r"(\d{1,9})(?:\.\.(\d{1,9}))?", text)
         if found:
             first, last = int(found[1]), int(found[2] or found[1])
-            fits = first <= last < first + MOST_PROBLEMS
-            require(fits, "tasks", text, f"must ascend over at most {MOST_PROBLEMS} seeds")
+            fits = first <= last < first + MOST_SEEDS
+            require(fits, "tasks", text, f"must ascend over at most {MOST_SEEDS} seeds")
             names |= dict.fromkeys(f"{RANDOM}{seed}" for seed in range(first, last + 1))
         else:
             choose("task", text, dict.fromkeys((*PROBLEMS, EXAMPLE)))
