@@ -47,7 +47,7 @@ class Plain:
 
         def embed(name: str, v: Tensor) -> Tensor:
             inputs = [torch.cos(math.pi * i * v) for i in range(1, c.n_embed + 1)]
-            if c.network == "factored" and name != "embed_t":
+            if c.network == "factored" and name == "embed_tau":
                 v = v.clamp(1e-5, 1 - 1e-5)
                 inputs += [-torch.log(v) / 2, -torch.log(1 - v) / 2]
             return torch.relu(_affine(w, f"{name}.project", torch.stack(inputs, -1)))
@@ -59,12 +59,12 @@ class Plain:
                 x = torch.relu(_affine(w, f"trunk.{i}", x))
         inputs = {
             "features": x[:, None].expand(*z.shape, -1),
-            "tau": embed("embed_tau", tau),
+            "tau": embed("embed_tau", tau)[..., : c.n_embed],
             "t": embed("embed_t", t).expand(*z.shape, -1),
             "z": (z / c.z_scale)[..., None],
         }
         if c.network == "factored":
-            inputs["product"] = x[:, None] * embed("gate", tau)
+            inputs["product"] = x[:, None] * embed("embed_tau", tau)[..., c.n_embed :]
         weight = torch.cat([w[f"from_{name}.weight"] for name in inputs], 1)
         h = torch.relu(torch.cat(list(inputs.values()), -1) @ weight.T + w[bias][:, 0])
         for i in range(len(sizes)):

@@ -96,7 +96,8 @@ class EndpointNet(nn.Module):
         self._z_scale, factored = z_scale, particle is not None
         self.trunk = _layers(n_heads, (n_inputs, *trunk))
         n_features = trunk[-1] if trunk else n_inputs
-        self.embed_tau = HeadCosine(n_heads, n_embed, tails=factored)
+        self._widths = (n_embed, n_features if factored else 0)  # Of a level's own part, its gate.
+        self.embed_tau = HeadCosine(n_heads, n_embed, sum(self._widths), tails=factored)
         self.embed_t = HeadCosine(n_heads, n_embed)
         # One layer in parts: their fan-in is that of all inputs together.
         total = n_features + 2 * n_embed + 1
@@ -108,34 +109,35 @@ class EndpointNet(nn.Module):
         self.from_tau = part(n_embed, bias=factored)
         self.from_t, self.from_z = part(n_embed), part(1)
         self.rest = _layers(n_heads, (*hidden, 1))
-        self.gate = HeadCosine(n_heads, n_embed, n_features, tails=True) if factored else None
-        if factored:
-            self.from_product = part(n_features)
+        self.from_product = part(n_features) if factored else None
 
     def begin(self, x: Tensor, tau: Tensor) -> Context:
         """The part of transitions x (b, i) and their levels tau (b or 1, h or 1, k)."""
         features, tau = x.t(), tau.permute(1, 2, 0)
         for layer in self.trunk:
             features = torch.relu_(layer(features))
-        levels = self.from_tau(self.embed_tau(tau.flatten(1))).unflatten(2, tau.shape[1:])
-        if self.gate is None:
+        level, gate = self.embed_tau(tau.flatten(1)).split(self._widths, 1)
+        levels = self.from_tau(level).unflatten(2, tau.shape[1:])
+        if self.from_product is None:
             base = self.from_features(features)[:, :, None] + levels
         else:
-            gate = self.gate(tau.flatten(1)).unflatten(2, tau.shape[1:])
-            base = self._meet(features, levels, gate)
+            gate = gate.unflatten(2, tau.shape[1:])
+            base = self._meet(self.from_product, features, levels, gate)
         start = tau.expand(len(base), -1, len(x)).contiguous()
         return Context(base.flatten(2), start.permute(2, 0, 1))
 
-    def _meet(self, features: Tensor, levels: Tensor, gate: Tensor) -> Tensor:
+    def _meet(
+        self, from_product: HeadLinear, features: Tensor, levels: Tensor, gate: Tensor
+    ) -> Tensor:
         """V features + levels + W (features * gate): (h, width, k, b).
 
         Features (h, f, b), levels (h, width, k, b or 1), gate (h, f, k, b or 1).
         """
         if gate.shape[3] > 1:
-            product = self.from_product((features[:, :, None] * gate).flatten(2))
+            product = from_product((features[:, :, None] * gate).flatten(2))
             return product.view_as(levels) + self.from_features(features)[:, :, None] + levels
         # Levels that the batch shares multiply the weights instead: all is one small product.
-        v, w = self.from_features.weight[:, :, None], self.from_product.weight[:, :, None]
+        v, w = self.from_features.weight[:, :, None], from_product.weight[:, :, None]
         weight = torch.addcmul(v, w, gate.permute(0, 3, 2, 1)).flatten(1, 2)  # (h, width k, f)
         met = torch.baddbmm(levels.flatten(1, 2), weight, features)
         return met.unflatten(1, levels.shape[1:3])
