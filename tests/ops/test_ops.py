@@ -173,3 +173,24 @@ def test_a_target_that_is_not_finite_shows_in_the_surrogate(bad: float, n: int) 
     target[0, -1] = bad
     out = quantile_surrogate(torch.zeros(1, 2, 3), target, torch.rand(3), 1.0)
     assert not torch.isfinite(out).any()
+
+
+@pytest.mark.parametrize("tau", [0.02, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("weight", [0.0, 0.01, 0.1])
+def test_an_anchor_to_single_samples_moves_a_level_towards_the_middle(
+    tau: float, weight: float
+) -> None:
+    """Where each target is one draw, the minimum lies at level (tau + w) / (1 + 2 w)."""
+    n, kappa = 100_000, 1e-3
+    levels = (torch.arange(n, dtype=torch.float64) + 0.5) / n
+    rewards = -torch.log1p(-levels)  # An exponential distribution.
+
+    def slope(level: float) -> float:
+        z = -torch.log1p(-torch.tensor(level, dtype=torch.float64)).expand(n, 1, 1)
+        z = z.clone().requires_grad_()
+        target, at = rewards[:, None], torch.tensor([tau], dtype=torch.float64)
+        loss = quantile_huber(z, target, at, kappa) + weight * huber(z, target[..., None], kappa)
+        return float(torch.autograd.grad(loss.mean(), z)[0].sum())
+
+    expected = (tau + weight) / (1 + 2 * weight)
+    assert slope(expected - 0.002) < 0 < slope(expected + 0.002)
