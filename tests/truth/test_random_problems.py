@@ -60,6 +60,13 @@ def test_the_truth_has_the_moments_of_the_linear_equations(seed: int) -> None:
     assert 39.9 < std[0] < 120.1
 
 
+def test_returns_are_random_for_every_seed() -> None:
+    """Some seeds, 50 and 1014 among them, draw a certain return first."""
+    for seed in [*range(60), 1014]:
+        std = moments(draw_process(seed))[1][0]
+        assert 39.9 < std < 120.1, seed
+
+
 def test_a_loop_of_fair_coins_returns_a_uniform_number() -> None:
     coin = np.repeat([0.0, 100.0], LEVELS // 2)
     grid, mass = solve(Process(np.tile(coin, (1, 2, 1)), np.ones((1, 1)), 0.5))

@@ -22,6 +22,8 @@ CELLS = 2**16
 """Points of the grid that returns are computed on."""
 SETTLED = 1e-5
 """Change, over the deviation, below which a backup has found the fixed point."""
+CERTAIN = 1e-3
+"""Deviation of a return below which a problem is drawn again; rewards are of order 1 then."""
 SIDES = (-0.5, 0.5)
 """Actions that are asked about: rewards depend on the sign of an action alone."""
 KINDS = ("bandit", "chain", "loop", "graph")
@@ -40,7 +42,14 @@ class Process(NamedTuple):
 def draw_process(seed: int) -> Process:
     """A bandit, chain, loop or graph with random rewards; returns deviate by 40 to 120."""
     # The legacy generator: its draws are the same in every version of NumPy.
-    rng = RandomState(derive_seed(seed, "random-problem") % 2**32)
+    rng, spread = RandomState(derive_seed(seed, "random-problem") % 2**32), 0.0
+    while not spread > CERTAIN:  # A single point mass leaves nothing to learn.
+        process = _draw_unscaled(rng)
+        spread = moments(process)[1][0]
+    return process._replace(rewards=process.rewards * (rng.uniform(40, 120) / spread))
+
+
+def _draw_unscaled(rng: RandomState) -> Process:
     kind = KINDS[rng.randint(len(KINDS))]
     n = 1 if kind in ("bandit", "loop") else rng.randint(2, 6)
     discount = rng.uniform(0.4, 0.7) if kind == "loop" else rng.uniform(0.7, 0.95)
@@ -52,9 +61,7 @@ def draw_process(seed: int) -> Process:
     elif kind == "graph":
         leads = rng.dirichlet(np.full(n, 0.7), n) * rng.uniform(0.3, 0.9, (n, 1))
     rewards = np.stack([_draw_rewards(rng, last=s == n - 1) for s in range(n)])
-    process = Process(rewards, leads, discount)
-    _, std = moments(process)
-    return process._replace(rewards=rewards * (rng.uniform(40, 120) / std[0]))
+    return Process(rewards, leads, discount)
 
 
 def _draw_rewards(rng: RandomState, *, last: bool) -> Array:
@@ -97,7 +104,7 @@ def moments(process: Process) -> tuple[Array, Array]:
     r, r2, eye = rewards.mean((1, 2)), (rewards**2).mean((1, 2)), np.eye(len(rewards))
     mean = np.linalg.solve(eye - discount * leads, r)
     square = np.linalg.solve(eye - discount**2 * leads, r2 + 2 * discount * r * (leads @ mean))
-    return mean, np.sqrt(square - mean**2)
+    return mean, np.sqrt(np.maximum(square - mean**2, 0))
 
 
 class Grid(NamedTuple):
