@@ -63,9 +63,10 @@ class Agent(nn.Module):
         with self._streams.kept():
             boot = self._bootstrap(batch)
             self.critic.see(batch, boot)
-            with self._streams.kept():
-                loss = self.critic.loss(batch, boot).detach()  # Its graph goes before the next.
-            figures = self.critic.figures(batch, boot) | {"critic/loss": loss}
+            with self.critic.joint(batch, boot):
+                with self._streams.kept():
+                    loss = self.critic.loss(batch, boot).detach()  # Its graph goes before the next.
+                figures = self.critic.figures(batch, boot) | {"critic/loss": loss}
         for buffer, value in zip(self.critic.buffers(), before, strict=True):
             buffer.copy_(value)
         return {name: value.detach() for name, value in figures.items()}

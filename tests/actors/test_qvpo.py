@@ -12,7 +12,7 @@ from bridgerl.actors.qvpo import QVPO, QVPOConfig
 from bridgerl.agent import Agent, build_agent
 from bridgerl.critics import CRITICS
 from bridgerl.critics.cdq import CDQConfig
-from bridgerl.nn.denoiser import Denoiser
+from bridgerl.nn.denoiser import Denoiser, StepEmbedding
 from bridgerl.ops.diffusion import Diffusion, cosine_betas
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, EnvSpec
@@ -61,7 +61,7 @@ def test_denoising_takes_the_specified_steps(limit: float, ratio: float) -> None
 
 
 def test_steps_are_embedded_by_the_specified_waves() -> None:
-    net = Denoiser(2, 3, (8,), steps=STEPS, n_embed=32, embed_hidden=256)
+    net = Denoiser(2, 3, (8,), StepEmbedding(STEPS, 32, 256))
     for t in range(STEPS):
         angles = [t * math.exp(-j * math.log(10000) / 15) for j in range(16)]
         waves = [math.sin(a) for a in angles] + [math.cos(a) for a in angles]

@@ -56,7 +56,7 @@ class Plain:
         if c.network == "factored":
             sizes, bias = c.particle, "from_tau.bias"
             for i in range(len(c.hidden)):
-                x = torch.relu(_affine(w, f"trunk.{i}", x))
+                x = torch.relu(_affine(w, f"trunk.layers.{i}", x))
         inputs = {
             "features": x[:, None].expand(*z.shape, -1),
             "tau": embed("embed_tau", tau)[..., : c.n_embed],

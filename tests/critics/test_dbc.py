@@ -1,6 +1,7 @@
 """The Diffusion Bridge Critic: its network, its walk, its losses, its refusals."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from bridgerl.critics.dbc import DBC, DBCConfig
 from bridgerl.errors import UserError
+from bridgerl.nn.endpoint import Context
 from bridgerl.ops.levels import Levels
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams
@@ -198,10 +200,14 @@ def test_crossing_in_parts_is_crossing_at_once(
     expected = at_once.loss(batch, boot)
     monkeypatch.setattr("bridgerl.nn.endpoint.CACHED", 2 * 16 * 8 * 3)
     seen = []
-    begin = in_parts._net(target=True).begin
-    monkeypatch.setattr(
-        in_parts.target, "begin", lambda x, tau: seen.append(len(x)) or begin(x, tau)
-    )
+    contexts = in_parts._net(target=True).contexts
+
+    def watched(x: Tensor, tau: Tensor) -> Iterator[Context]:
+        for context in contexts(x, tau):
+            seen.append(len(context.start))
+            yield context
+
+    monkeypatch.setattr(in_parts.target, "contexts", watched)
     loss = in_parts.loss(batch, boot)
     assert len(seen) > 1
     assert sum(seen) == 8

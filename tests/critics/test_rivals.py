@@ -36,6 +36,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("dsac", {"td_bound": 1.5, "draw_clip": 0.4, "damping": 0.7}),
     ("iqn", {}),
     ("iqn", {"n_heads": 3, "kappa": 0.3, "n_online": 1}),
+    ("iqn", {"heads": "mean", "n_heads": 3}),
     ("tqc", {}),
     ("tqc", {"n_heads": 5, "kappa": 0.3, "drop": 0.4}),
     ("tqc", {"n_heads": 1, "drop": 0.0}),
@@ -45,6 +46,7 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("vf", {"bounded": False, "confidence": None, "n_heads": 3}),
     ("vf", {"confidence": 4.0, "flow_steps": 10, "n_heads": 1}),
     ("vf", {"z_scale": 3.0}),
+    ("vf", {"heads": "min"}),
     ("vdrl", {}),
     ("vdrl", {"n_heads": 3, "z_scale": 7.0, "diffusion_steps": 6}),
     ("vdrl", {"selection": "head"}),
@@ -112,8 +114,8 @@ class SlowIQN(Slow):
         phi = torch.relu(_linear(w, "embed.project", torch.tensor(waves).double()))
         return _mlp(w, "rest.", psi * phi, torch.relu)[0]
 
-    def smaller(self, nets: list[Weights], x: Tensor, tau: float) -> Tensor:
-        return torch.stack([self.z(w, x, tau) for w in nets]).min()
+    def merged(self, nets: list[Weights], x: Tensor, tau: float) -> Tensor:
+        return _merged(torch.stack([self.z(w, x, tau) for w in nets]), self.c.heads)
 
     def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
         c, total = self.c, torch.zeros(()).double()
@@ -121,7 +123,7 @@ class SlowIQN(Slow):
         there = torch.rand((B, c.n_target), generator=levels).tolist()
         here = torch.rand((B, c.n_online), generator=levels).tolist()
         for row, (x, after, back) in enumerate(_rows(batch, boot)):
-            y = [back(self.smaller(self.target, after, tau)).detach() for tau in there[row]]
+            y = [back(self.merged(self.target, after, tau)).detach() for tau in there[row]]
             for w in self.online:
                 for tau in here[row]:
                     pred = self.z(w, x, tau)
@@ -131,7 +133,7 @@ class SlowIQN(Slow):
 
     def q(self, x: Tensor) -> Tensor:
         tau = torch.rand((B, self.c.n_actor), generator=self.streams("actor_levels")).tolist()
-        values = [[self.smaller(self.online, x[i], u) for u in tau[i]] for i in range(B)]
+        values = [[self.merged(self.online, x[i], u) for u in tau[i]] for i in range(B)]
         return torch.stack([torch.stack(row).mean() for row in values])
 
 
@@ -144,7 +146,7 @@ class SlowTQC(Slow):
         )
 
     def atoms(self, nets: list[Weights], x: Tensor) -> list[Tensor]:
-        return [_mlp(w, "", x, torch.relu) for w in nets]
+        return [_linear(w, "readout", torch.relu(_mlp(w, "trunk.", x, torch.relu))) for w in nets]
 
     def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
         c, costs = self.c, []
@@ -193,7 +195,7 @@ class SlowVF(Slow):
         return 1 / (1 + math.exp(self.c.confidence / std)) + 0.5
 
     def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
-        c, total, n = self.c, torch.zeros(()).double(), len(self.target)
+        c, total = self.c, torch.zeros(()).double()
         noise, times = self.streams("flow_noise"), self.streams("flow_time")
         draws = torch.randn((B, 1), generator=noise).double()
         t_all = torch.rand((B, 1), generator=times).double()
@@ -202,10 +204,13 @@ class SlowVF(Slow):
         for i, (x, after, back) in enumerate(_rows(batch, boot)):
             eps, t = draws[i, 0], float(t_all[i])
             full, part = (
-                torch.stack([self.solve(w, after, eps, end)[0] for w in self.target]).mean()
+                _merged(
+                    torch.stack([self.solve(w, after, eps, end)[0] for w in self.target]), c.heads
+                )
                 for end in (1.0, t)
             )
-            goal = sum(self.v(w, part, t, after).item() for w in self.target) / n
+            velocities = torch.stack([self.v(w, part, t, after).detach() for w in self.target])
+            goal = _merged(velocities, c.heads).item()
             if c.discounted_velocity:
                 goal *= float(batch.discount[i])
             y, y_t = (back(c.z_scale * z) / c.z_scale for z in (full, part))
@@ -222,7 +227,7 @@ class SlowVF(Slow):
     def q(self, x: Tensor) -> Tensor:
         eps = torch.randn((B, 1), generator=self.streams("actor_noise")).double()[:, 0]
         rows = [
-            torch.stack([e + self.v(w, e, 0.0, row) for w in self.online]).mean()
+            _merged(torch.stack([e + self.v(w, e, 0.0, row) for w in self.online]), self.c.heads)
             for e, row in zip(eps, x, strict=True)
         ]
         return self.c.z_scale * torch.stack(rows).clamp(self.low, self.high)
@@ -649,6 +654,10 @@ def _mlp(w: Weights, prefix: str, x: Tensor, activation: Callable[[Tensor], Tens
     for i in range(n):
         x = _linear(w, f"{prefix}layers.{i}", x if i == 0 else activation(x))
     return x
+
+
+def _merged(of_heads: Tensor, rule: str) -> Tensor:
+    return of_heads.mean() if rule == "mean" else of_heads.min()
 
 
 def _mish(x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from bridgerl.actors.settings import ActorConfig, TargetActorConfig
 from bridgerl.nn.flat import Flat, GuardedAdam, polyak_
+from bridgerl.nn.trunk import batch_norms, joint, paired_statistics
 from bridgerl.types import Batch, Bootstrap, Metrics, QFn
 
 
@@ -21,6 +22,7 @@ class Actor(nn.Module, ABC):
     def __init__(self, config: ActorConfig, net: nn.Module) -> None:
         super().__init__()
         self.net = net
+        self._norms = batch_norms(net)
         self.optimizer = GuardedAdam.of(config, net)
 
     @abstractmethod
@@ -37,7 +39,8 @@ class Actor(nn.Module, ABC):
 
     def update(self, batch: Batch, q: QFn) -> Metrics:
         """One gradient step on the policy; the critic behind q gets no gradient."""
-        loss, metrics = self.loss(batch, q)
+        with joint(self._norms):
+            loss, metrics = self.loss(batch, q)
         norm = self.optimizer.step(loss)
         return metrics | {"actor/loss": loss.detach(), "actor/grad_norm": norm}
 
@@ -49,10 +52,13 @@ class TargetActor(Actor, ABC):
         super().__init__(config, net)
         self.target_net = deepcopy(net).requires_grad_(False)
         self._target_flat = Flat(self.target_net.parameters())
+        self._statistics = paired_statistics(self.target_net, net)
         self._polyak = config.polyak
 
     def update(self, batch: Batch, q: QFn) -> Metrics:
         """The policy step, then the target policy follows."""
         metrics = super().update(batch, q)
         polyak_(self._target_flat.vector, self.optimizer.flat, self._polyak)
+        for slow, fast in self._statistics:
+            polyak_(slow, fast, self._polyak)
         return metrics

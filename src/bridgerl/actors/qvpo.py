@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from bridgerl.actors.base import TargetActor, TargetActorConfig
-from bridgerl.nn.denoiser import Denoiser
+from bridgerl.nn.denoiser import Denoiser, StepEmbedding
+from bridgerl.nn.heads import reader
 from bridgerl.ops.diffusion import Diffusion
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
@@ -20,12 +21,16 @@ from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 class QVPOConfig(TargetActorConfig):
     """QVPO: a diffusion policy that imitates its best actions and a few uniform ones."""
 
+    trunk_widths = "features"
+
     lr: float = 1e-4
     """Adam learning rate."""
     adam_eps: float = 1e-5
     """Adam epsilon."""
     grad_clip: float | None = 2.0
     """Largest gradient norm over all parameters jointly; None turns clipping off."""
+    features: tuple[int, ...] = ()
+    """Widths of a trunk that reads s before the denoiser; none by default."""
     diffusion_steps: int = 20
     """Steps T from noise to action."""
     n_embed: int = 32
@@ -72,14 +77,9 @@ class QVPO(TargetActor):
     n_updates: Tensor
 
     def __init__(self, config: QVPOConfig, spec: EnvSpec, streams: Streams) -> None:
-        net = Denoiser(
-            spec.action_dim,
-            spec.obs_dim,
-            config.hidden,
-            steps=config.diffusion_steps,
-            n_embed=config.n_embed,
-            embed_hidden=8 * config.n_embed,
-        )
+        trunk, width = reader(spec.obs_dim, config.features, config.trunk)
+        embed = StepEmbedding(config.diffusion_steps, config.n_embed, 8 * config.n_embed)
+        net = Denoiser(spec.action_dim, width, config.hidden, embed, trunk)
         for module in net.modules():
             if isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, std=0.5 * module.in_features**-0.5)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from bridgerl.actors.base import Actor, ActorConfig
 from bridgerl.nn.flat import GuardedAdam
-from bridgerl.nn.mlp import MLP
+from bridgerl.nn.heads import network
 from bridgerl.nn.squash import tanh_normal
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
@@ -77,7 +77,8 @@ class SAC(Actor):
     """Policy a = tanh(mean + std * noise); loss mean(temperature * log pi - Q)."""
 
     def __init__(self, config: SACConfig, spec: EnvSpec, streams: Streams) -> None:
-        super().__init__(config, MLP((spec.obs_dim, *config.hidden, 2 * spec.action_dim)))
+        sizes = (spec.obs_dim, *config.hidden, 2 * spec.action_dim)
+        super().__init__(config, network(sizes, config.trunk))
         goal = config.target_entropy
         self.temperature = (
             Temperature(config.temperature)

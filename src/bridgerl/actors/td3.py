@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from bridgerl.actors.base import TargetActor, TargetActorConfig
-from bridgerl.nn.mlp import MLP
+from bridgerl.nn.heads import network
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 
@@ -38,7 +38,8 @@ class TD3(TargetActor):
     """Policy a = tanh(net(s)); loss -mean Q(s, a)."""
 
     def __init__(self, config: TD3Config, spec: EnvSpec, streams: Streams) -> None:
-        super().__init__(config, MLP((spec.obs_dim, *config.hidden, spec.action_dim)))
+        sizes = (spec.obs_dim, *config.hidden, spec.action_dim)
+        super().__init__(config, network(sizes, config.trunk))
         self.config = config
         self._target_noise = streams("target_noise")
 

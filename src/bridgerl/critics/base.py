@@ -1,7 +1,8 @@
 """What every critic is: online and target networks, an optimiser, a loss and a value."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from bridgerl.critics.settings import CriticConfig as CriticConfig
 from bridgerl.nn.flat import Flat, GuardedAdam, polyak_
+from bridgerl.nn.trunk import batch_norms, joint, paired_statistics
 from bridgerl.ops.levels import midpoint_levels
 from bridgerl.ops.quantile import QuantileCost, quantile_huber, quantile_surrogate
 from bridgerl.types import Batch, Bootstrap, Metrics
@@ -26,6 +28,8 @@ class Critic(nn.Module, ABC):
         self.online = online
         self.target = deepcopy(online).requires_grad_(False)
         self._target_flat = Flat(self.target.parameters())
+        self._norms = batch_norms(self.online), batch_norms(self.target)
+        self._statistics = paired_statistics(self.target, self.online)
         self._polyak = config.polyak
         self.optimizer = GuardedAdam.of(config, online)
 
@@ -79,11 +83,26 @@ class Critic(nn.Module, ABC):
     def update(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """One gradient step on the online weights."""
         self.see(batch, boot)
-        return {"critic/grad_norm": self.optimizer.step(self.objective(batch, boot))}
+        with self.joint(batch, boot):
+            objective = self.objective(batch, boot)
+        return {"critic/grad_norm": self.optimizer.step(objective)}
+
+    @contextmanager
+    def joint(self, batch: Batch, boot: Bootstrap) -> Iterator[None]:
+        """In this block batch norms see (s, a) and (s', a') together, online and in the target."""
+        if not self._norms[0]:
+            yield
+            return
+        now = torch.cat([batch.obs, batch.action], -1)
+        after = torch.cat([batch.next_obs, boot.action], -1)
+        with joint(self._norms[0], after), joint(self._norms[1], now):
+            yield
 
     def track(self) -> None:
         """Move the target one Polyak step towards the online weights."""
         polyak_(self._target_flat.vector, self.optimizer.flat, self._polyak)
+        for slow, fast in self._statistics:
+            polyak_(slow, fast, self._polyak)
 
 
 class QuantileCritic(Critic, ABC):

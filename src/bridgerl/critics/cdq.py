@@ -38,7 +38,7 @@ class CDQ(Critic):
 
     def __init__(self, config: CDQConfig, spec: EnvSpec) -> None:
         sizes = (spec.obs_dim + spec.action_dim, *config.hidden, 1)
-        super().__init__(config, Heads(config.n_heads, sizes))
+        super().__init__(config, Heads(config.n_heads, sizes, config.trunk))
         self._actor_q = config.actor_q
 
     def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:

@@ -14,6 +14,7 @@ from bridgerl.bridge.walk import Walk, draw_times, sample
 from bridgerl.critics.base import CriticConfig, QuantileCritic
 from bridgerl.critics.diagnostics import Fit, describe_fit
 from bridgerl.nn.endpoint import Context, EndpointNet
+from bridgerl.nn.trunk import make_trunk
 from bridgerl.ops.levels import Levels, midpoint_levels
 from bridgerl.ops.quantile import QuantileCost, huber, quantile_huber, sample_quantile
 from bridgerl.ops.targets import bellman, drop_top
@@ -77,6 +78,8 @@ class DBCConfig(CriticConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_widths("hidden", "particle")
+        ok = self.trunk == "plain" or self.network == "factored"
+        self.require(ok, "trunk", "needs --critic.network factored")
         self.require_counts("n_heads", "n_target", "n_online", "n_actor", "n_rank")
         self.require_counts("bridge_steps", "actor_steps", "n_embed")
         self.require_positive("kappa", "z_scale", "theta", "theta_min", "theta_max")
@@ -107,10 +110,13 @@ class DBC(QuantileCritic):
     """Z_tau(s, a) is where the bridge that starts at tau ends."""
 
     def __init__(self, config: DBCConfig, spec: EnvSpec, streams: Streams) -> None:
-        c, n_inputs = config, spec.obs_dim + spec.action_dim
-        widths = (c.hidden, c.particle if c.network == "factored" else None)
-        sizes = {"n_embed": c.n_embed, "z_scale": c.z_scale}
-        super().__init__(config, EndpointNet(c.n_heads, n_inputs, *widths, **sizes))
+        c, n_inputs, trunk = config, spec.obs_dim + spec.action_dim, None
+        n_features, hidden = n_inputs, c.hidden
+        if c.network == "factored":
+            trunk = make_trunk(c.trunk, c.n_heads, (n_inputs, *c.hidden))
+            n_features, hidden = c.hidden[-1], c.particle
+        how = {"n_embed": c.n_embed, "z_scale": c.z_scale}
+        super().__init__(config, EndpointNet(c.n_heads, n_features, hidden, trunk, **how))
         self.config, self.kappa = config, config.kappa
         self._schedule = make_schedule(c.schedule, c.theta, c.theta_min, c.theta_max)
         self._walk = Walk.of(self._schedule, c.bridge_steps)
@@ -187,10 +193,10 @@ class DBC(QuantileCritic):
         self, obs: Tensor, action: Tensor, tau: Tensor, walk: Walk | None = None, *, target: bool
     ) -> Tensor:
         """Levels (b or 1, h or 1, k) walked over the bridge, by default in M steps: (b, h, k)."""
-        net, x, parts = self._net(target=target), torch.cat([obs, action], -1), []
-        for own_x, own_tau in net.in_cache(x, tau):
-            parts.append(_cross(net, net.begin(own_x, own_tau), walk or self._walk))
-        return torch.cat([z.permute(1, 2, 0) for z in parts], 2).permute(2, 0, 1)
+        net, walk = self._net(target=target), walk or self._walk
+        contexts = net.contexts(torch.cat([obs, action], -1), tau)
+        parts = [_cross(net, context, walk).permute(1, 2, 0) for context in contexts]
+        return torch.cat(parts, 2).permute(2, 0, 1)
 
 
 def _cross(net: EndpointNet, context: Context, walk: Walk) -> Tensor:

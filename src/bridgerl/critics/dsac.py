@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bridgerl.critics.base import Critic, CriticConfig
-from bridgerl.nn.mlp import MLP
+from bridgerl.nn.heads import network
 from bridgerl.ops.targets import bellman
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
@@ -50,7 +50,7 @@ class DSAC(Critic):
 
     def __init__(self, config: DSACConfig, spec: EnvSpec, streams: Streams) -> None:
         sizes = (spec.obs_dim + spec.action_dim, *config.hidden, 2)
-        super().__init__(config, MLP(sizes, activation=F.gelu))
+        super().__init__(config, network(sizes, config.trunk, activation=F.gelu))
         self.config = config
         self._draws = streams("return_draws")
 

@@ -7,10 +7,11 @@ from torch import Tensor, nn
 
 from bridgerl.critics.base import CriticConfig, QuantileCritic, summarise
 from bridgerl.nn.endpoint import CosineEmbedding
+from bridgerl.nn.heads import reader
 from bridgerl.nn.mlp import MLP
 from bridgerl.ops.levels import Levels, midpoint_levels
 from bridgerl.ops.quantile import QuantileCost, quantile_huber
-from bridgerl.ops.targets import bellman
+from bridgerl.ops.targets import HeadRule, bellman, merge_heads
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
@@ -24,7 +25,9 @@ class IQNConfig(CriticConfig):
     merged: tuple[int, ...] = (256,)
     """Widths of the hidden layers after it."""
     n_heads: int = 2
-    """Independent networks; the return is their minimum, level by level."""
+    """Independent networks."""
+    heads: HeadRule = "min"
+    """What the return is, level by level: the smallest of the networks', or their mean."""
     n_target: int = 32
     """Levels in the target."""
     n_online: int = 32
@@ -59,19 +62,17 @@ class QuantileNet(nn.Module):
 
     def __init__(self, config: IQNConfig, n_inputs: int) -> None:
         super().__init__()
-        width = config.hidden[-1]
-        self.features = MLP((n_inputs, *config.hidden))
+        self.features, width = reader(n_inputs, config.hidden, config.trunk)
         self.embed = CosineEmbedding(config.n_embed, width)
         self.rest = MLP((width, *config.merged, 1))
 
     def forward(self, x: Tensor, tau: Tensor) -> Tensor:
         """Returns at the levels tau (b or 1, k) for inputs x (b, i): (b, k)."""
-        features = torch.relu_(self.features(x))
-        return self.rest(features[:, None] * self.embed(tau))[..., 0]
+        return self.rest(self.features(x)[:, None] * self.embed(tau))[..., 0]
 
 
 class IQN(QuantileCritic):
-    """Z_tau(s, a) = min_h Z_h(s, a; tau), levels shared by the heads."""
+    """Z_tau(s, a) = min_h Z_h(s, a; tau), or their mean; levels are shared by the heads."""
 
     def __init__(self, config: IQNConfig, spec: EnvSpec, streams: Streams) -> None:
         n_inputs = spec.obs_dim + spec.action_dim
@@ -94,32 +95,36 @@ class IQN(QuantileCritic):
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of the return at random levels: (b,)."""
         tau = self._draw_levels.draw(len(obs), self.config.n_actor, self._actor_levels)
-        return self._returns(obs, action, tau, target=target).amin(1).mean(1)
+        return self._returns(obs, action, tau, target=target).mean(1)
 
     @torch.no_grad()
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of the return at midpoint levels, the same for every candidate: (b,)."""
         tau = midpoint_levels(self.config.n_rank)[None].to(obs)
-        return self._returns(obs, action, tau, target=target).amin(1).mean(1)
+        return self._returns(obs, action, tau, target=target).mean(1)
 
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
     ) -> Tensor:
-        """min_h Z_h(s, a; tau): tau (b or 1, k) -> (b, k)."""
+        """Z_tau(s, a): tau (b or 1, k) -> (b, k)."""
         with torch.no_grad():
-            return self._returns(obs, action, tau.to(obs), target=target).amin(1)
+            return self._returns(obs, action, tau.to(obs), target=target)
 
     def _regression(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Tensor, Tensor]:
         """Predictions (b, h, k), ascending targets (b, n), levels (b or 1, k)."""
         c, b = self.config, len(batch.reward)
         with torch.no_grad():
             tau = self._draw_levels.draw(b, c.n_target, self._levels)
-            atoms = self._returns(batch.next_obs, boot.action, tau, target=True).amin(1)
+            atoms = self._returns(batch.next_obs, boot.action, tau, target=True)
             y = bellman(batch, boot, atoms.sort(-1).values)
             tau = self._draw_levels.draw(b, c.n_online, self._levels)
-        return self._returns(batch.obs, batch.action, tau), y, tau
+        return self._of_heads(batch.obs, batch.action, tau, target=False), y, tau
 
-    def _returns(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False) -> Tensor:
+    def _returns(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
+        """The return at the levels tau (b or 1, k): (b, k)."""
+        return merge_heads(self._of_heads(obs, action, tau, target=target), self.config.heads)
+
+    def _of_heads(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
         """Every head's return at the levels tau (b or 1, k): (b, h, k)."""
         x = torch.cat([obs, action], -1)
         return torch.stack([net(x, tau) for net in self._heads(target=target)], 1)

@@ -55,7 +55,7 @@ class TQC(QuantileCritic):
 
     def __init__(self, config: TQCConfig, spec: EnvSpec) -> None:
         sizes = (spec.obs_dim + spec.action_dim, *config.hidden, config.n_atoms)
-        super().__init__(config, Heads(config.n_heads, sizes))
+        super().__init__(config, Heads(config.n_heads, sizes, config.trunk))
         self.config, self.kappa = config, config.kappa
         self.register_buffer("levels", midpoint_levels(config.n_atoms), persistent=False)
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from bridgerl.critics.base import Critic, CriticConfig
 from bridgerl.critics.bounds import ReturnBounds
-from bridgerl.nn.denoiser import Denoiser
+from bridgerl.nn.denoiser import Denoiser, StepEmbedding
+from bridgerl.nn.heads import reader
 from bridgerl.ops.diffusion import Diffusion
 from bridgerl.ops.quantile import sample_quantile
 from bridgerl.ops.targets import bellman
@@ -29,8 +30,12 @@ READ_SAMPLES = 256
 class VDRLConfig(CriticConfig):
     """Value diffusion: a denoiser of returns, trained by the variational loss."""
 
+    trunk_widths = "features"
+
     adam_eps: float = 1e-8
     """Adam epsilon."""
+    features: tuple[int, ...] = ()
+    """Widths of a trunk that reads (s, a) before the denoiser; none by default."""
     hidden: tuple[int, ...] = (256, 256, 256)
     """Widths of the hidden layers."""
     n_heads: int = 2
@@ -69,18 +74,14 @@ class VDRL(Critic):
     """Z(s, a) is what T denoising steps make of Gaussian noise, the smaller of the heads'."""
 
     def __init__(self, config: VDRLConfig, spec: EnvSpec, streams: Streams) -> None:
-        nets = nn.ModuleList(
-            Denoiser(
-                1,
-                spec.obs_dim + spec.action_dim,
-                config.hidden,
-                steps=config.diffusion_steps,
-                n_embed=config.n_embed,
-                embed_hidden=2 * config.n_embed,
-            )
-            for _ in range(config.n_heads)
-        )
-        super().__init__(config, nets)
+        c, n_inputs = config, spec.obs_dim + spec.action_dim
+
+        def denoiser() -> Denoiser:
+            trunk, width = reader(n_inputs, c.features, c.trunk)
+            embed = StepEmbedding(c.diffusion_steps, c.n_embed, 2 * c.n_embed)
+            return Denoiser(1, width, c.hidden, embed, trunk)
+
+        super().__init__(config, nn.ModuleList(denoiser() for _ in range(c.n_heads)))
         self.config = config
         self.diffusion = Diffusion(config.diffusion_steps)
         self.bounds = ReturnBounds()

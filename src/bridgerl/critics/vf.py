@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from bridgerl.critics.base import Critic, CriticConfig
 from bridgerl.critics.bounds import ReturnBounds
-from bridgerl.ops.targets import bellman
+from bridgerl.nn.heads import reader
+from bridgerl.ops.targets import HeadRule, bellman, merge_heads
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
@@ -24,10 +25,16 @@ LAYER_NORM_EPS = 1e-6
 class VFConfig(CriticConfig):
     """Value flows: flow matching along the Bellman backup."""
 
+    trunk_widths = "features"
+
+    features: tuple[int, ...] = ()
+    """Widths of a trunk that reads (s, a) before the velocity field; none by default."""
     hidden: tuple[int, ...] = (512, 512, 512, 512)
     """Widths of the hidden layers."""
     n_heads: int = 2
-    """Independent velocity fields; targets average over them."""
+    """Independent velocity fields."""
+    heads: HeadRule = "mean"
+    """What targets and values take of the fields' returns and velocities."""
     flow_steps: int = 10
     """Euler steps from noise to return."""
     path_weight: float = 1.0
@@ -61,11 +68,16 @@ class VFConfig(CriticConfig):
 
 
 class Velocity(nn.Module):
-    """An MLP on [z, t, s, a], layer norm after each activation, its first layer split by input."""
+    """An MLP on [z, t, s, a], layer norm after each activation, its first layer split by input.
 
-    def __init__(self, n_inputs: int, hidden: tuple[int, ...]) -> None:
+    With a trunk, features of (s, a) stand in their place.
+    """
+
+    def __init__(self, config: VFConfig, n_inputs: int) -> None:
         super().__init__()
-        self.first = nn.Linear(2 + n_inputs, hidden[0])
+        hidden = config.hidden
+        trunk, n_features = reader(n_inputs, config.features, config.trunk)
+        self.first = nn.Linear(2 + n_features, hidden[0])
         layers: list[nn.Module] = []
         for a, b in pairwise((*hidden, 1)):
             layers += [nn.ReLU(), nn.LayerNorm(a, LAYER_NORM_EPS), nn.Linear(a, b)]
@@ -74,10 +86,11 @@ class Velocity(nn.Module):
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
+        self.trunk = trunk  # After the loop, as a trunk starts in its own way.
 
     def begin(self, x: Tensor) -> Tensor:
         """The first layer's share of x (b, i): (b, 1, width)."""
-        return torch.addmm(self.first.bias, x, self.first.weight[:, 2:].t())[:, None]
+        return torch.addmm(self.first.bias, self.trunk(x), self.first.weight[:, 2:].t())[:, None]
 
     def forward(self, base: Tensor, t: Tensor, z: Tensor) -> Tensor:
         """Velocities of z (b, n) at times t (b or 1, n or 1): (b, n)."""
@@ -100,7 +113,7 @@ class VF(Critic):
 
     def __init__(self, config: VFConfig, spec: EnvSpec, streams: Streams) -> None:
         n_inputs = spec.obs_dim + spec.action_dim
-        nets = nn.ModuleList(Velocity(n_inputs, config.hidden) for _ in range(config.n_heads))
+        nets = nn.ModuleList(Velocity(config, n_inputs) for _ in range(config.n_heads))
         super().__init__(config, nets)
         self.config = config
         self.bounds = ReturnBounds()
@@ -133,8 +146,8 @@ class VF(Critic):
             # One solve to the end and one to time t, from the same noise.
             ends = torch.cat([torch.ones_like(t), t], 1)
             after = torch.cat([batch.next_obs, boot.action], -1)
-            z = self._flow(after, eps.expand(-1, 2), ends, target=True).mean(1)
-            velocity = self._velocities(after, t, z[:, 1:], target=True).mean(1)
+            z = self._merged(self._flow(after, eps.expand(-1, 2), ends, target=True))
+            velocity = self._merged(self._velocities(after, t, z[:, 1:], target=True))
             if c.discounted_velocity:
                 velocity = batch.discount[:, None] * velocity
             y, y_t = (bellman(batch, boot, c.z_scale * z) / c.z_scale).split(1, 1)
@@ -154,7 +167,7 @@ class VF(Critic):
             self.bounds.widen(batch, boot)
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
-        """One step from random noise to the end, eps + v(eps, 0), mean over heads: (b,)."""
+        """One step from random noise to the end, eps + v(eps, 0): (b,)."""
         return self._one_step(obs, action, self._normal(len(obs), self._actor_noise), target)
 
     @torch.no_grad()
@@ -169,14 +182,17 @@ class VF(Critic):
         x = torch.cat([obs, action], -1)
         eps = torch.special.ndtri(tau.to(obs)).expand(len(x), -1)
         with torch.no_grad():
-            z = self._flow(x, eps, torch.ones_like(eps[:1, :1]), target=target).mean(1)
-            return self.config.z_scale * z
+            z = self._flow(x, eps, torch.ones_like(eps[:1, :1]), target=target)
+            return self.config.z_scale * self._merged(z)
 
     def _one_step(self, obs: Tensor, action: Tensor, eps: Tensor, target: bool) -> Tensor:
         x = torch.cat([obs, action], -1)
         v = self._velocities(x, eps.new_zeros(1, 1), eps, target=target)
-        z = torch.clamp((eps[:, None] + v).mean(1)[:, 0], *self._limits())
+        z = torch.clamp(self._merged(eps[:, None] + v)[:, 0], *self._limits())
         return self.config.z_scale * z
+
+    def _merged(self, z: Tensor) -> Tensor:
+        return merge_heads(z, self.config.heads)
 
     def _velocities(self, x: Tensor, t: Tensor, z: Tensor, *, target: bool) -> Tensor:
         """Every head's velocity of z (b, n): (b, h, n)."""

@@ -27,7 +27,7 @@ class StepEmbedding(nn.Module):
 
     def __init__(self, steps: int, n: int, hidden: int) -> None:
         super().__init__()
-        half = n // 2
+        self.width, half = n, n // 2
         rates = torch.exp(torch.arange(half) * (-math.log(10_000) / max(half - 1, 1)))
         angles = torch.arange(steps)[:, None] * rates
         self.register_buffer("waves", torch.cat([angles.sin(), angles.cos()], -1), persistent=False)
@@ -39,28 +39,29 @@ class StepEmbedding(nn.Module):
 
 
 class Denoiser(nn.Module):
-    """An MLP with Mish on [x, emb(k), c], its first layer split so that c is read once per walk."""
+    """An MLP with Mish on [x, emb(k), c], its first layer split so that c is read once per walk.
+
+    What a trunk makes of the condition stands in its place.
+    """
 
     def __init__(
         self,
         n_x: int,
         n_condition: int,
         hidden: Sequence[int],
-        *,
-        steps: int,
-        n_embed: int,
-        embed_hidden: int,
+        embed: StepEmbedding,
+        trunk: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.embed = StepEmbedding(steps, n_embed, embed_hidden)
-        self._parts = (n_x, n_embed, n_condition)
+        self.embed, self.trunk = embed, trunk or nn.Identity()
+        self._parts = (n_x, embed.width, n_condition)
         # One matrix, so that PyTorch's initial range follows from all inputs together.
         self.first = nn.Linear(sum(self._parts), hidden[0])
         self.rest = MLP((*hidden, n_x), activation=mish)
 
     def begin(self, c: Tensor) -> Condition:
         """The part of a condition c (b, i)."""
-        _, w_k, w_c = self.first.weight.split(self._parts, 1)
+        c, (_, w_k, w_c) = self.trunk(c), self.first.weight.split(self._parts, 1)
         return Condition(torch.addmm(self.first.bias, c, w_c.t())[:, None], self.embed() @ w_k.t())
 
     def forward(self, condition: Condition, x: Tensor, k: int | Tensor) -> Tensor:

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bridgerl.nn.heads import HeadLinear
+from bridgerl.nn.layers import HeadLinear
+from bridgerl.nn.trunk import Trunk
 
 CACHED = 2**18
 """Numbers of one layer that cross the bridge together without a graph: 1 MB, a core's cache."""
@@ -76,26 +77,23 @@ class HeadCosine(nn.Module):
 class EndpointNet(nn.Module):
     """Networks on (s, a), tau, t and z, one per head, first layers split by input.
 
-    By default an MLP on [(s, a), emb(tau), emb(t), z], the paper's network. With `particle`, the
-    hidden layers are a trunk that is read once per transition, and only the small rest is run at
-    every step; features meet levels in products too: W [features, emb(tau), features * gate(tau)].
+    By default an MLP on [(s, a), emb(tau), emb(t), z], the paper's network. A trunk is read once
+    per transition, so that only the rest, which can be small, is run at every step; its features
+    meet levels in products too: W [features, emb(tau), features * gate(tau)].
     """
 
     def __init__(
         self,
         n_heads: int,
-        n_inputs: int,
+        n_features: int,
         hidden: Sequence[int],
-        particle: Sequence[int] | None = None,
+        trunk: Trunk | None = None,
         *,
         n_embed: int = 32,
         z_scale: float = 1.0,
     ) -> None:
         super().__init__()
-        trunk, hidden = ((), hidden) if particle is None else (hidden, particle)
-        self._z_scale, factored = z_scale, particle is not None
-        self.trunk = _layers(n_heads, (n_inputs, *trunk))
-        n_features = trunk[-1] if trunk else n_inputs
+        self.trunk, self._z_scale, factored = trunk, z_scale, trunk is not None
         self._widths = (n_embed, n_features if factored else 0)  # Of a level's own part, its gate.
         self.embed_tau = HeadCosine(n_heads, n_embed, sum(self._widths), tails=factored)
         self.embed_t = HeadCosine(n_heads, n_embed)
@@ -113,9 +111,11 @@ class EndpointNet(nn.Module):
 
     def begin(self, x: Tensor, tau: Tensor) -> Context:
         """The part of transitions x (b, i) and their levels tau (b or 1, h or 1, k)."""
-        features, tau = x.t(), tau.permute(1, 2, 0)
-        for layer in self.trunk:
-            features = torch.relu_(layer(features))
+        return self._begin(x.t() if self.trunk is None else self.trunk(x), tau)
+
+    def _begin(self, features: Tensor, tau: Tensor) -> Context:
+        """The same of their features, (h, width, b), or without a trunk (i, b)."""
+        tau = tau.permute(1, 2, 0)
         level, gate = self.embed_tau(tau.flatten(1)).split(self._widths, 1)
         levels = self.from_tau(level).unflatten(2, tau.shape[1:])
         if self.from_product is None:
@@ -123,7 +123,7 @@ class EndpointNet(nn.Module):
         else:
             gate = gate.unflatten(2, tau.shape[1:])
             base = self._meet(self.from_product, features, levels, gate)
-        start = tau.expand(len(base), -1, len(x)).contiguous()
+        start = tau.expand(len(base), -1, features.shape[-1]).contiguous()
         return Context(base.flatten(2), start.permute(2, 0, 1))
 
     def _meet(
@@ -164,8 +164,8 @@ class EndpointNet(nn.Module):
         end = readout(x).view(h, k, b).permute(2, 0, 1)
         return end if self._z_scale == 1 else self._z_scale * end
 
-    def in_cache(self, x: Tensor, tau: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Transitions and levels in parts whose activations stay in a CPU's cache on the way.
+    def contexts(self, x: Tensor, tau: Tensor) -> Iterator[Context]:
+        """`begin` in parts of the transitions whose activations stay in a CPU's cache on the way.
 
         With a graph, which keeps them all, or on other devices, it is one part.
         """
@@ -173,8 +173,11 @@ class EndpointNet(nn.Module):
         widest = max([width, *(w.shape[1] for w in self.rest.parameters())])
         whole = torch.is_grad_enabled() or x.device.type != "cpu"
         rows = max(1, len(x) if whole else CACHED // (h * widest * tau.shape[2]))
+        features = None if self.trunk is None else self.trunk(x)  # Batch norms want all rows.
         for i in range(0, max(len(x), 1), rows):
-            yield x[i : i + rows], tau if len(tau) == 1 else tau[i : i + rows]
+            part = slice(i, i + rows)
+            own = x[part].t() if features is None else features[..., part]
+            yield self._begin(own, tau if len(tau) == 1 else tau[part])
 
 
 def _layers(n_heads: int, sizes: Sequence[int]) -> nn.ModuleList:

@@ -23,17 +23,20 @@ def mish(x: Tensor) -> Tensor:
 class MLP(nn.Module):
     """Linear layers with an activation between them: (b, in) -> (b, out)."""
 
-    def __init__(self, sizes: Sequence[int], *, activation: Activation = torch.relu_) -> None:
+    def __init__(
+        self, sizes: Sequence[int], *, activation: Activation = torch.relu_, open_end: bool = True
+    ) -> None:
         super().__init__()
-        self.activation = activation
+        self.activation, self._open_end = activation, open_end
         layers = [nn.Linear(a, b) for a, b in pairwise(sizes)]
         self.layers = nn.ModuleList(layers)
         # Looking parameters up through modules costs 3 % of a small network's update.
         self._affine = [(layer.weight, layer.bias) for layer in layers]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply every layer; the last one stays linear."""
+        """Apply every layer; the last one stays linear, if the end is open."""
         *hidden, readout = self._affine
         for weight, bias in hidden:
             x = self.activation(F.linear(x, weight, bias))
-        return F.linear(x, *readout)
+        x = F.linear(x, *readout)
+        return x if self._open_end else self.activation(x)

@@ -1,17 +1,23 @@
 """Settings of everything that learns, checked under the names of their flags; free of torch."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from bridgerl.errors import require
+
+TrunkName = Literal["plain", "layernorm", "simba", "batchnorm"]
 
 
 @dataclass(frozen=True)
 class AdamConfig:
-    """Settings of everything that learns by Adam."""
+    """Settings of everything that learns, by Adam."""
 
     section: ClassVar[str]
+    trunk_widths: ClassVar[str] = "hidden"
+    """The field with the widths of the trunk."""
 
+    trunk: TrunkName = "plain"
+    """How the layers that read observations (and actions) are built."""
     lr: float = 3e-4
     """Adam learning rate."""
     adam_eps: float = 1e-8
@@ -20,12 +26,14 @@ class AdamConfig:
     """Largest gradient norm over all parameters jointly; None turns clipping off."""
 
     def __post_init__(self) -> None:
-        """Refuse step sizes that cannot train."""
+        """Refuse what cannot train or cannot be built."""
         lr, eps, clip = self.lr, self.adam_eps, self.grad_clip
         self.require(0 < lr < 1, "lr", "must be in (0, 1)")
         self.require(0 < eps < 1, "adam_eps", "must be in (0, 1)")
         ok = clip is None or 0 < clip < float("inf")
         self.require(ok, "grad_clip", "must be positive and finite, or None")
+        if self.trunk != "plain":
+            self._require_trunk()
 
     def require(self, ok: bool, field: str, rule: str) -> None:
         """Refuse a field of this config under the name of its flag."""
@@ -38,6 +46,16 @@ class AdamConfig:
             widths: tuple[int, ...] = getattr(self, field)
             ok = len(widths) > 0 and all(1 <= n <= 65536 for n in widths)
             self.require(ok, field, "must be one or more widths from 1 to 65536")
+
+    def _require_trunk(self) -> None:
+        """Refuse a trunk other than plain where there is none, or for whose kind widths are odd."""
+        field = self.trunk_widths
+        widths: tuple[int, ...] = getattr(self, field, ())
+        flag = f"--{self.section}.{field}"
+        self.require(len(widths) > 0, "trunk", f"needs widths: set {flag}, e.g. {flag} 128 128")
+        if self.trunk == "simba":
+            ok = len(widths) > 1 and len(set(widths)) == 1
+            self.require(ok, "trunk", f"needs two or more equal widths in {flag}")
 
     def require_counts(self, *fields: str) -> None:
         """Refuse numbers of things that cannot be built; None is a choice of its own."""

@@ -1,9 +1,18 @@
 """From next-state atoms to regression targets."""
 
+from typing import Literal
+
 import torch
 from torch import Tensor
 
 from bridgerl.types import Batch, Bootstrap
+
+HeadRule = Literal["min", "mean"]
+
+
+def merge_heads(z: Tensor, rule: HeadRule) -> Tensor:
+    """One value of every head's: (b, h, ...) -> (b, ...)."""
+    return z.amin(1) if rule == "min" else z.mean(1)
 
 
 def drop_top(atoms: Tensor, n_drop: int) -> Tensor:

@@ -1,0 +1,157 @@
+"""What reads (s, a), or s: the part of a network that comes in several kinds.
+
+A trunk takes (b, in) and gives the features of every head, (h, width, b):
+
+- plain: Linear, ReLU, layer by layer;
+- layernorm: Linear, LayerNorm, ReLU, layer by layer;
+- simba: Linear, then residual blocks x + Linear(ReLU(Linear(LayerNorm(x)))), then LayerNorm;
+- batchnorm: BatchRenorm, then Linear, ReLU, BatchRenorm, layer by layer, as in CrossQ.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from bridgerl.nn.layers import HeadBatchRenorm, HeadLayerNorm, HeadLinear
+from bridgerl.nn.settings import TrunkName
+
+EXPANSION = 4
+"""Width of a residual block's hidden layer over that of its input."""
+
+
+class Trunk(nn.Module, ABC):
+    """Layers of h heads on one input."""
+
+    def __init__(self, n_heads: int) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+
+    @abstractmethod
+    def forward(self, x: Tensor, n_heads: int | None = None) -> Tensor:
+        """Features of every head, or of the first so many: (b, in) -> (h, width, b)."""
+
+
+class Plain(Trunk):
+    """Linear, ReLU."""
+
+    def __init__(self, n_heads: int, sizes: Sequence[int]) -> None:
+        super().__init__(n_heads)
+        self.layers = _affine(n_heads, sizes)
+        # As in MLP: looking parameters up through modules costs a small network 3 %.
+        self._affine = [tuple(layer.parameters()) for layer in self.layers]
+
+    def forward(self, x: Tensor, n_heads: int | None = None) -> Tensor:
+        """Feature-major all the way, which is a little faster where no norm asks for rows."""
+        h = n_heads or self.n_heads
+        y = x.t().expand(h, -1, -1)
+        for weight, bias in self._affine:
+            y = torch.relu_(torch.baddbmm(bias[:h], weight[:h], y))
+        return y
+
+
+class LayerNormed(Trunk):
+    """Linear, LayerNorm, ReLU."""
+
+    def __init__(self, n_heads: int, sizes: Sequence[int]) -> None:
+        super().__init__(n_heads)
+        self.layers = _affine(n_heads, sizes)
+        self.norms = nn.ModuleList(HeadLayerNorm(n_heads, width) for width in sizes[1:])
+
+    def forward(self, x: Tensor, n_heads: int | None = None) -> Tensor:
+        """Layer by layer."""
+        y = x.expand(n_heads or self.n_heads, -1, -1)
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            y = torch.relu_(norm(layer.rows(y)))
+        return y.mT
+
+
+class Simba(Trunk):
+    """Residual blocks on normalised inputs (Lee et al. 2025): one per width after the first."""
+
+    def __init__(self, n_heads: int, sizes: Sequence[int]) -> None:
+        super().__init__(n_heads)
+        n_in, width, *others = sizes
+        self.embed = HeadLinear(n_heads, n_in, width)
+        blocks = range(len(others))
+        self.norms = nn.ModuleList(HeadLayerNorm(n_heads, width) for _ in blocks)
+        self.wide = nn.ModuleList(HeadLinear(n_heads, width, EXPANSION * width) for _ in blocks)
+        self.back = nn.ModuleList(HeadLinear(n_heads, EXPANSION * width, width) for _ in blocks)
+        self.last_norm = HeadLayerNorm(n_heads, width)
+
+    def forward(self, x: Tensor, n_heads: int | None = None) -> Tensor:
+        """Block by block."""
+        y = self.embed.rows(x.expand(n_heads or self.n_heads, -1, -1))
+        for norm, wide, back in zip(self.norms, self.wide, self.back, strict=True):
+            y = y + back.rows(torch.relu_(wide.rows(norm(y))))
+        return self.last_norm(y).mT
+
+
+class BatchNormed(Trunk):
+    """BatchRenorm before the first layer and after every one; running statistics but in `joint`."""
+
+    def __init__(self, n_heads: int, sizes: Sequence[int]) -> None:
+        super().__init__(n_heads)
+        self.layers = _affine(n_heads, sizes)
+        self.norms = nn.ModuleList(HeadBatchRenorm(n_heads, width) for width in sizes)
+        self.learning = False
+        self.mate: Tensor | None = None
+
+    def forward(self, x: Tensor, n_heads: int | None = None) -> Tensor:
+        """Layer by layer, a mate's rows beside the batch's own."""
+        of_batch = self.learning and (self.mate is not None or torch.is_grad_enabled())
+        rows = x if self.mate is None else torch.cat([x, self.mate])
+        first, *norms = self.norms
+        y = first(rows.expand(n_heads or self.n_heads, -1, -1), of_batch=of_batch)
+        for layer, norm in zip(self.layers, norms, strict=True):
+            y = norm(torch.relu_(layer.rows(y)), of_batch=of_batch)
+        return y[:, : len(x)].mT
+
+
+TRUNKS: dict[TrunkName, type[Trunk]] = {
+    "plain": Plain,
+    "layernorm": LayerNormed,
+    "simba": Simba,
+    "batchnorm": BatchNormed,
+}
+
+
+def make_trunk(kind: TrunkName, n_heads: int, sizes: Sequence[int]) -> Trunk:
+    """A trunk of these sizes, the input's first."""
+    return TRUNKS[kind](n_heads, sizes)
+
+
+def batch_norms(net: nn.Module) -> list[BatchNormed]:
+    """The trunks of a network that `joint` is for."""
+    return [module for module in net.modules() if isinstance(module, BatchNormed)]
+
+
+@contextmanager
+def joint(norms: Sequence[BatchNormed], mate: Tensor | None = None) -> Iterator[None]:
+    """In this block the batch's own statistics are used, and gathered where there is a graph.
+
+    They are those of the batch and its mate (b, in) together. Without a mate, passes that have no
+    graph keep to running statistics.
+    """
+    for trunk in norms:
+        trunk.learning, trunk.mate = True, mate
+    try:
+        yield
+    finally:
+        for trunk in norms:
+            trunk.learning, trunk.mate = False, None
+
+
+def paired_statistics(slow: nn.Module, fast: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    """What batch norms have gathered, of a slow copy and of the network that it follows."""
+    of_slow, of_fast = (
+        [b for norm in batch_norms(net) for b in norm.buffers()] for net in (slow, fast)
+    )
+    return list(zip(of_slow, of_fast, strict=True))
+
+
+def _affine(n_heads: int, sizes: Sequence[int]) -> nn.ModuleList:
+    return nn.ModuleList(HeadLinear(n_heads, a, b) for a, b in pairwise(sizes))
