@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 WORKERS ?= 2
 
-.PHONY: demo test lint check bench clean
+.PHONY: demo test lint check bench race clean
 
 demo: $(VENV)/.installed
 	$(BIN)/bridgerl train --env InvertedPendulum-v5 --eval.stop-at 1000
@@ -22,6 +22,9 @@ lint: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev $(PEERS)/.installed
 	$(BIN)/bridgerl bench --threads 1 2 --peers $(PEERS)/bin/python
+
+race: $(VENV)/.installed-dev $(PEERS)/.installed
+	$(BIN)/bridgerl race --envs HalfCheetah-v5 Hopper-v5 --seeds 0 1 2 --peers $(PEERS)/bin/python
 
 clean:
 	rm -rf $(VENV) $(PEERS)

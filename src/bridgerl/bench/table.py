@@ -40,9 +40,14 @@ class Contender(NamedTuple):
     peer_of: str | None = None
 
 
+def installed(python: Path) -> list[str]:
+    """The libraries that an interpreter has."""
+    return ask(python, {})
+
+
 def contenders(pairs: Mapping[str, RunConfig], python: Path) -> list[Contender]:
     """Our pairs by label, and behind each its peers of equal sizes that an interpreter has."""
-    has = _ask(python, {})
+    has = installed(python)
     found = []
     for label, pair in pairs.items():
         found.append(Contender(label, partial(isolated, measure, pair)))
@@ -141,10 +146,10 @@ def _cells(row: dict[str, Any]) -> list[str]:
 
 def _measure_peer(python: Path, request: dict[str, Any], setting: Setting) -> dict[str, float]:
     shared = {**asdict(setting), "cores": setting.cores, "fill": FILL, "round": ROUND}
-    return _ask(python, request | shared)
+    return ask(python, request | shared)
 
 
-def _ask(python: Path, request: dict[str, Any]) -> Any:
+def ask(python: Path, request: dict[str, Any]) -> Any:
     """The last line of a peer process, as JSON."""
     command = [str(python), "-W", "ignore", peers.__file__, json.dumps(request)]
     try:

@@ -30,11 +30,17 @@ def read_pair(text: str, env: str) -> tuple[str, RunConfig]:
     return _read(text, "pairs", env)
 
 
-def _read(text: str, flag: str, env: str, actor: str = "") -> tuple[str, RunConfig]:
+def split_label(text: str, flag: str) -> tuple[str, str]:
+    """`[LABEL = ]ENTRY` in its two parts; without a label the entry is its own."""
     label, equals, entry = text.rpartition(" = ")
     label = (label if equals else entry).strip()
     fit = label and not label.startswith("_") and not set(label) & set("$|\\\n")
     require(bool(fit), flag, text, "needs labels without $, |, \\ and a leading _")
+    return label, entry
+
+
+def _read(text: str, flag: str, env: str, actor: str = "") -> tuple[str, RunConfig]:
+    label, entry = split_label(text, flag)
     pair, *words = (actor + entry.strip()).replace("--critic.", "--").split() or [""]
     actor, plus, critic = pair.partition("+")
     require(bool(plus), flag, text, "needs an actor and a critic, e.g. sac+dbc")

@@ -23,6 +23,7 @@ VERBS = {
     "toy": "cli.truth:Toy",
     "bridge-error": "cli.truth:EndpointError",
     "bench": "cli.bench:Bench",
+    "race": "cli.race:Race",
     "plan": "cli.studies:Plan",
     "reproduce": "cli.studies:Reproduce",
     "report": "cli.report:Report",

@@ -1,0 +1,207 @@
+"""A race at equal wall-clock: everybody learns for the same minutes, each on one core."""
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bridgerl.bench.ours import isolated
+from bridgerl.bench.table import ask, describe
+from bridgerl.config import EvalConfig, RunConfig, encode
+from bridgerl.errors import StorageFault
+from bridgerl.plots import COLORS, legend_below, panels, save
+from bridgerl.runs import store
+from bridgerl.training.envs import Task
+from bridgerl.training.evaluate import evaluate
+from bridgerl.training.process import tuned_process
+from bridgerl.training.state import RunState
+from bridgerl.training.step import TrainStep
+
+LOOK = 50
+"""Steps between two looks at the clock."""
+
+
+@dataclass(frozen=True)
+class Heat:
+    """What all racers share, and whose turn it is."""
+
+    env: str
+    seed: int
+    minutes: float
+    """Of training alone: evaluations stop the clock."""
+    marks: int
+    """Evaluations, spread evenly over these minutes."""
+    episodes: int
+    """Of an evaluation."""
+
+
+class Racer(NamedTuple):
+    """Somebody who races, under the name that tables show."""
+
+    label: str
+    what: dict[str, Any]
+    """All that decides how it learns."""
+    run: Callable[[Heat, int], dict[str, list[float]]]
+    """Minutes, steps and returns at every mark, on a core."""
+
+
+def our_racer(label: str, config: RunConfig) -> Racer:
+    """One of our own pairs."""
+    return Racer(label, store.plain(encode(config)), partial(isolated, race, config))
+
+
+def peer_racer(label: str, request: Mapping[str, Any], python: Path) -> Racer:
+    """An algorithm of another library, in an interpreter that has it."""
+
+    def run(heat: Heat, core: int) -> dict[str, list[float]]:
+        return ask(python, {**request, **asdict(heat), "cores": [core], "race": True})
+
+    return Racer(label, dict(request), run)
+
+
+def race(config: RunConfig, heat: Heat, core: int) -> dict[str, list[float]]:
+    """Train one of ours as `bridgerl train` would, without a folder."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, [core])
+    config = replace(config, env=heat.env, seed=heat.seed)
+    stage = Task(config.env, heat.seed, "eval")
+    with tuned_process(1), closing(stage), closing(Task(config.env, heat.seed)) as task:
+        state = RunState(config, task)
+        task.reset(0)
+        step, judge = TrainStep(state, config.train), EvalConfig(episodes=heat.episodes)
+
+        def look() -> float:
+            key = state.counters.step
+            result = evaluate(state.agent, stage, judge, seed=heat.seed, key=key)
+            assert result is not None  # Nothing stops it on the way.
+            return result.mean
+
+        def learn() -> int:
+            for _ in range(LOOK):
+                step()
+            return LOOK
+
+        return against_the_clock(learn, look, 60 * heat.minutes, heat.marks)
+
+
+def against_the_clock(
+    learn: Callable[[], int], look: Callable[[], float], seconds: float, marks: int
+) -> dict[str, list[float]]:
+    """Learn for so many seconds; at every mark the clock stands still for a look."""
+    curve: dict[str, list[float]] = {"minutes": [], "steps": [], "returns": []}
+    spent, steps = 0.0, 0
+    while len(curve["returns"]) < marks:
+        started = time.perf_counter()
+        steps += learn()
+        spent += time.perf_counter() - started
+        if spent >= seconds * (len(curve["returns"]) + 1) / marks:
+            for name, value in (("minutes", spent / 60), ("steps", steps), ("returns", look())):
+                curve[name].append(float(value))
+    return curve
+
+
+def run_race(
+    starts: Sequence[tuple[Racer, Heat]],
+    cores: Sequence[int],
+    folder: Path,
+    tick: Callable[[], None],
+) -> list[dict[str, Any]]:
+    """Every start, one to a core; what the folder holds already is not run again."""
+    free: SimpleQueue[int] = SimpleQueue()
+    for core in cores:
+        free.put(core)
+
+    def one(start: tuple[Racer, Heat]) -> dict[str, Any]:
+        racer, heat = start
+        path = folder / _file_name(racer, heat)
+        identity = {"label": racer.label, "what": racer.what, **asdict(heat)}
+        cell = _kept(path, identity)
+        if cell is None:
+            core = free.get()
+            try:
+                cell = identity | {"curve": racer.run(heat, core), "versions": describe()}
+            finally:
+                free.put(core)
+            store.publish_file(path, store.to_sealed_json(cell))
+        return cell
+
+    cells = []
+    with ThreadPoolExecutor(len(cores)) as pool:
+        for cell in pool.map(one, starts):
+            cells.append(cell)
+            tick()
+    return cells
+
+
+def _file_name(racer: Racer, heat: Heat) -> str:
+    """Of one start, told apart by all that decides it."""
+    text = json.dumps([racer.label, racer.what, asdict(heat)], sort_keys=True)
+    plain = re.sub(r"[^A-Za-z0-9]+", "-", f"{heat.env} {racer.label}")[:60]
+    return f"{plain}-seed{heat.seed}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
+
+
+def _kept(path: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
+    """A finished cell, if it is the one that is asked for."""
+    try:
+        cell = store.open_sealed_json(store.read_json_bytes(path), str(path))
+    except (OSError, StorageFault):
+        return None
+    plain = json.loads(json.dumps(identity))
+    return cell if all(cell.get(key) == value for key, value in plain.items()) else None
+
+
+def summarise(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row per environment and racer: returns at the end, and minutes to the best other's."""
+    rows = []
+    for env in dict.fromkeys(cell["env"] for cell in cells):
+        finals: dict[str, list[float]] = {}
+        for cell in cells:
+            if cell["env"] == env:
+                finals.setdefault(cell["label"], []).append(cell["curve"]["returns"][-1])
+        for label, values in finals.items():
+            mine = [c["curve"] for c in cells if c["env"] == env and c["label"] == label]
+            others = [float(np.mean(v)) for name, v in finals.items() if name != label]
+            row = {"env": env, "label": label, "final": float(np.mean(values)), "finals": values}
+            row |= {"steps": float(np.mean([curve["steps"][-1] for curve in mine]))}
+            rows.append(row | {"minutes_to_best_other": _minutes_to(mine, max(others, default=0))})
+    return rows
+
+
+def _minutes_to(curves: Sequence[dict[str, list[float]]], goal: float) -> float | None:
+    """When the mean over seeds first reaches a return, None if it never does."""
+    returns = np.mean([curve["returns"] for curve in curves], 0)
+    minutes = np.mean([curve["minutes"] for curve in curves], 0)
+    reached = np.flatnonzero(returns >= goal)
+    return float(minutes[reached[0]]) if len(reached) else None
+
+
+def draw_race(cells: Sequence[dict[str, Any]], path: Path) -> None:
+    """Return against minutes, a panel per task: a thin line per seed, a thick one for the mean."""
+    envs = list(dict.fromkeys(cell["env"] for cell in cells))
+    labels = list(dict.fromkeys(cell["label"] for cell in cells))
+    figure, axes = panels(1, len(envs), width=4.6, height=3.4)
+    for axis, env in zip(axes, envs, strict=True):
+        for at, label in enumerate(labels):
+            curves = [c["curve"] for c in cells if c["env"] == env and c["label"] == label]
+            color = COLORS[at % len(COLORS)]
+            for curve in curves:
+                axis.plot(curve["minutes"], curve["returns"], color=color, lw=0.7, alpha=0.4)
+            if curves:
+                minutes, returns = (
+                    np.mean([curve[name] for curve in curves], 0) for name in ("minutes", "returns")
+                )
+                axis.plot(minutes, returns, color=color, lw=2, label=label)
+        axis.set(title=env, xlabel="minutes of training on one core", ylabel="return")
+    legend_below(figure, axes[0], most=4)
+    save(figure, path)

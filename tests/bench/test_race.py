@@ -1,0 +1,97 @@
+"""A race on seconds instead of minutes: everybody gets the same, and nothing is run twice."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridgerl.bench.race import against_the_clock, summarise
+from bridgerl.cli.main import main
+
+ENV = "InvertedPendulum-v5"
+OURS = "small = sac+cdq --critic.hidden 16 16 --actor.hidden 16 16 --train.warmup 100"
+SHORT = ["--envs", ENV, "--minutes", "0.02", "--marks", "2", "--episodes", "1"]
+
+
+@pytest.fixture(autouse=True)
+def _keep_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("os.sched_setaffinity", raising=False)
+
+
+def _race(folder: Path, *racers: str, seeds: str = "0") -> dict[str, Any]:
+    words = ["--racers", *racers, "--seeds", *seeds.split(), "--out", str(folder)]
+    assert main(["race", *words, *SHORT]) == 0
+    return json.loads((folder / "race.json").read_text())
+
+
+def test_looks_stop_the_clock_and_fall_on_even_marks() -> None:
+    def learn() -> int:
+        time.sleep(0.005)
+        return 3
+
+    def look() -> float:
+        time.sleep(0.05)
+        return 7.0
+
+    curve = against_the_clock(learn, look, seconds=0.1, marks=4)
+    assert curve["returns"] == [7.0] * 4
+    assert curve["minutes"][-1] * 60 == pytest.approx(0.1, abs=0.03)
+    assert all(60 * m >= 0.025 * (i + 1) for i, m in enumerate(curve["minutes"]))
+    assert curve["steps"] == sorted(curve["steps"])
+    assert curve["steps"][-1] % 3 == 0
+
+
+def test_ours_and_a_peer_race_for_the_same_time_and_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("stable_baselines3")
+    peer = "theirs = sb3:SAC --net-arch 16 16 --learning-starts 100"
+    data = _race(tmp_path, OURS, peer)
+    assert [row["label"] for row in data["rows"]] == ["small", "theirs"]
+    for cell in data["cells"]:
+        assert cell["curve"]["minutes"][-1] == pytest.approx(0.02, rel=0.5)
+        assert len(cell["curve"]["returns"]) == 2
+        assert cell["curve"]["steps"][-1] > 0
+    assert (tmp_path / "race.png").stat().st_size > 10_000
+
+
+def test_the_same_command_again_runs_only_what_is_missing(tmp_path: Path) -> None:
+    first = _race(tmp_path, OURS)["cells"]
+    again = _race(tmp_path, OURS, seeds="0 1")["cells"]
+    assert again[0] == first[0]
+    assert again[1]["seed"] == 1
+    other = _race(tmp_path, OURS.replace("16 16", "8 8", 1))["cells"]
+    assert other[0]["what"] != first[0]["what"]
+
+
+def test_minutes_to_the_best_other_are_those_of_the_mean_curve() -> None:
+    def cell(label: str, returns: list[float]) -> dict[str, Any]:
+        curve = {"minutes": [1.0, 2.0, 3.0], "steps": [10.0, 20.0, 30.0], "returns": returns}
+        return {"env": "e", "label": label, "curve": curve}
+
+    cells = [cell("a", [1, 6, 9]), cell("a", [3, 8, 9]), cell("b", [0, 1, 7])]
+    a, b = summarise(cells)
+    assert (a["final"], a["minutes_to_best_other"]) == (9.0, 2.0)
+    assert (b["final"], b["minutes_to_best_other"]) == (7.0, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--racers", "dbc"], "needs a pair"),
+        (["--racers", "rllib:SAC"], "unknown library"),
+        (["--racers", "a = sac+cdq", "a = sac+dbc"], "one label twice"),
+        (["--racers", "sac+cdq --critic.hiden 8"], "unknown flag"),
+        (["--minutes", "0"], "must be in"),
+        (["--workers", "4096"], "a core for each"),
+    ],
+)
+def test_a_wrong_race_is_refused_in_one_line(
+    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    racers = [] if "--racers" in words else ["--racers", OURS]
+    assert main(["race", *words, *racers, "--out", str(tmp_path / "race")]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "race").exists()
