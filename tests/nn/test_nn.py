@@ -2,15 +2,20 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from bridgerl import resolve
+from bridgerl.agent import build_agent
 from bridgerl.nn.flat import Flat, GuardedAdam, polyak_
 from bridgerl.nn.heads import Heads
 from bridgerl.nn.mlp import MLP
 from bridgerl.nn.squash import tanh_normal
+from bridgerl.streams import Streams
+from bridgerl.types import EnvSpec
 
 
 def _draw(*shape: int, seed: int = 0) -> Tensor:
@@ -41,10 +46,53 @@ def test_guarded_adam_equals_torch_adam_with_norm_clip(clip: float | None) -> No
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("weight_decay", [0.0, 0.3])
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.5, 0.9), (0.0, 0.0)])
+def test_guarded_adam_equals_torch_adamw(betas: tuple[float, float], weight_decay: float) -> None:
+    torch.manual_seed(0)
+    ours = MLP((5, 8, 3))
+    theirs = copy.deepcopy(ours)
+    guarded = GuardedAdam(
+        ours.parameters(), lr=1e-2, eps=1e-5, betas=betas, weight_decay=weight_decay
+    )
+    settings = {"betas": betas, "weight_decay": weight_decay}
+    plain = torch.optim.AdamW(theirs.parameters(), lr=1e-2, eps=1e-5, **settings)
+    for step in range(20):
+        x = _draw(16, 5, seed=step)
+        guarded.step(_loss(ours, x))
+        plain.zero_grad()
+        _loss(theirs, x).backward()
+        plain.step()
+        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-7)
+
+
+def test_weight_decay_shrinks_biases_and_weights_alike_where_the_gradient_is_zero() -> None:
+    net = MLP((5, 8, 3))
+    before = [p.detach().clone() for p in net.parameters()]
+    optimizer = GuardedAdam(net.parameters(), lr=1e-2, weight_decay=0.5)
+    optimizer.step(_loss(net, _draw(16, 5), scale=0.0))
+    for p, value in zip(net.parameters(), before, strict=True):
+        torch.testing.assert_close(p.detach(), (1 - 1e-2 * 0.5) * value)
+
+
+@pytest.mark.parametrize("pair", ["sac+cdq", "td3+dbc", "qvpo+vf"])
+def test_actor_and_critic_learn_with_the_betas_and_decay_of_their_own_config(pair: str) -> None:
+    config = resolve("toy", *pair.split("+"))
+    actor = replace(config.actor, beta1=0.1, beta2=0.2, weight_decay=0.3)
+    critic = replace(config.critic, beta1=0.4, beta2=0.5, weight_decay=0.6)
+    agent = build_agent(actor, critic, EnvSpec("toy", 3, 2), Streams(0))
+    found = {name: m for name, m in agent.named_modules() if isinstance(m, GuardedAdam)}
+    settings = {name: (*m.betas, m.weight_decay) for name, m in found.items()}
+    temperature = {"actor.temperature.optimizer": (0.9, 0.999, 0.0)} if pair[:3] == "sac" else {}
+    wanted = {"actor.optimizer": (0.1, 0.2, 0.3), "critic.optimizer": (0.4, 0.5, 0.6)}
+    assert settings == wanted | temperature
+
+
 @pytest.mark.parametrize("poison", [math.nan, math.inf])
 def test_a_non_finite_update_changes_neither_weights_nor_moments(poison: float) -> None:
     net = MLP((5, 8, 3))
-    optimizer = GuardedAdam(net.parameters(), lr=1e-2, clip=1.0)
+    optimizer = GuardedAdam(net.parameters(), lr=1e-2, clip=1.0, weight_decay=0.1)
     optimizer.step(_loss(net, _draw(16, 5)))
     before = {k: v.clone() for k, v in optimizer.state_dict().items()}
     weights = optimizer.flat.clone()

@@ -32,10 +32,10 @@ class Flat:
 
 
 class GuardedAdam(nn.Module):
-    """Adam on a flat vector with a joint norm clip; a non-finite update is skipped.
+    """AdamW on a flat vector with a joint norm clip; a non-finite update is skipped.
 
-    The skip is decided on the device: no host read per step. `worst_streak` tells afterwards
-    how many updates in a row were lost.
+    Weight decay acts on the whole vector, biases included. The skip is decided on the device: no
+    host read per step. `worst_streak` tells afterwards how many updates in a row were lost.
     """
 
     exp_avg: Tensor
@@ -51,12 +51,15 @@ class GuardedAdam(nn.Module):
         lr: float,
         eps: float = 1e-8,
         clip: float | None = None,
+        betas: tuple[float, float] = (0.9, 0.999),
+        weight_decay: float = 0.0,
     ) -> None:
         super().__init__()
         self._flat = Flat(params)
         self._grad = torch.zeros_like(self.flat)
         self.lr = lr
         self._eps, self._clip = eps, clip
+        self.betas, self.weight_decay = betas, weight_decay
         self.register_buffer("exp_avg", torch.zeros_like(self.flat))
         self.register_buffer("exp_avg_sq", torch.zeros_like(self.flat))
         for name in ("steps", "streak", "worst_streak"):
@@ -65,7 +68,14 @@ class GuardedAdam(nn.Module):
     @classmethod
     def of(cls, config: AdamConfig, net: nn.Module) -> Self:
         """The optimiser a config asks for, on a network's parameters."""
-        return cls(net.parameters(), lr=config.lr, eps=config.adam_eps, clip=config.grad_clip)
+        return cls(
+            net.parameters(),
+            lr=config.lr,
+            eps=config.adam_eps,
+            clip=config.grad_clip,
+            betas=(config.beta1, config.beta2),
+            weight_decay=config.weight_decay,
+        )
 
     @property
     def flat(self) -> Tensor:
@@ -101,11 +111,12 @@ class GuardedAdam(nn.Module):
             fused=True,
             grad_scale=None if self._clip is None else (norm / self._clip).clamp_(min=1.0),
             found_inf=lost,
+            decoupled_weight_decay=True,
             amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
+            beta1=self.betas[0],
+            beta2=self.betas[1],
             lr=self.lr,
-            weight_decay=0.0,
+            weight_decay=self.weight_decay,
             eps=self._eps,
             maximize=False,
         )

@@ -22,6 +22,12 @@ class AdamConfig:
     """Adam learning rate."""
     adam_eps: float = 1e-8
     """Adam epsilon."""
+    beta1: float = 0.9
+    """Adam's decay rate of the mean gradient."""
+    beta2: float = 0.999
+    """Adam's decay rate of the mean squared gradient."""
+    weight_decay: float = 0.0
+    """Share, times the learning rate, that every parameter loses per update, as in AdamW."""
     grad_clip: float | None = 1.0
     """Largest gradient norm over all parameters jointly; None turns clipping off."""
 
@@ -30,6 +36,11 @@ class AdamConfig:
         lr, eps, clip = self.lr, self.adam_eps, self.grad_clip
         self.require(0 < lr < 1, "lr", "must be in (0, 1)")
         self.require(0 < eps < 1, "adam_eps", "must be in (0, 1)")
+        self.require(0 <= self.beta1 < 1, "beta1", "must be in [0, 1)")
+        self.require(0 <= self.beta2 < 1, "beta2", "must be in [0, 1)")
+        # From 1 / lr on, an update would take more of a parameter than there is.
+        ok = 0 <= self.weight_decay < 1 / lr
+        self.require(ok, "weight_decay", "must be from 0 to below 1 / lr")
         ok = clip is None or 0 < clip < float("inf")
         self.require(ok, "grad_clip", "must be positive and finite, or None")
         if self.trunk != "plain":
