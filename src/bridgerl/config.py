@@ -32,6 +32,8 @@ class TrainConfig:
     """Transitions the replay holds."""
     warmup: int = 10_000
     """Steps of uniform random actions before the first update."""
+    updates_per_step: float = 1.0
+    """Updates per environment step after warm-up; 0.25 is one every fourth step."""
     discount: float = 0.99
     """Discount of future rewards."""
     threads: int = 1
@@ -47,6 +49,9 @@ class TrainConfig:
         _require_counts(self, "train", "batch_size", "warmup")
         ok = 1 <= self.buffer_size <= 10**9
         require(ok, "train.buffer-size", self.buffer_size, "must be from 1 to 10**9")
+        ok = 0.001 <= self.updates_per_step <= 1000
+        rule = "must be from 0.001 to 1000"
+        require(ok, "train.updates-per-step", self.updates_per_step, rule)
         require(0 <= self.discount < 1, "train.discount", self.discount, "must be in [0, 1)")
         require(0 <= self.threads <= 1024, "train.threads", self.threads, "must be from 0 to 1024")
         if self.batch_size > self.buffer_size:

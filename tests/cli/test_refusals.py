@@ -88,6 +88,8 @@ TABLE: list[tuple[str, str]] = [
     (f"train {TOY} --train.buffer-size 0", "--train.buffer-size must be from 1"),
     (f"train {TOY} --train.buffer-size {10**30}", "--train.buffer-size must be from 1"),
     (f"train {TOY} --train.warmup 0", "--train.warmup must be at least 1, got 0"),
+    (f"train {TOY} --train.updates-per-step 0", "--train.updates-per-step must be from 0.001"),
+    (f"train {TOY} --train.updates-per-step inf", "must be from 0.001 to 1000, got inf"),
     (f"train {TOY} --train.discount 1", "--train.discount must be in [0, 1), got 1.0"),
     (f"train {TOY} --train.discount -0.1", "--train.discount must be in [0, 1), got -0.1"),
     (f"train {TOY} --train.discount nan", "--train.discount must be in [0, 1), got nan"),

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from bridgerl import resolve, train
+from bridgerl.agent import Agent
 from bridgerl.config import RunConfig
 from bridgerl.errors import NumericFault
 from bridgerl.runs import checkpoint
@@ -17,6 +18,7 @@ from bridgerl.training.envs import Task
 from bridgerl.training.process import tuned_process
 from bridgerl.training.state import RunState
 from bridgerl.training.step import Episode, TrainStep, check_streak
+from bridgerl.types import Batch
 
 
 @pytest.fixture
@@ -34,12 +36,16 @@ def config(tmp_path: Path) -> RunConfig:
     )
 
 
-def take(config: RunConfig, steps: int) -> tuple[RunState, list[Episode]]:
+def with_train(config: RunConfig, **values: Any) -> RunConfig:
+    return dataclasses.replace(config, train=dataclasses.replace(config.train, **values))
+
+
+def take(config: RunConfig, steps: int, *, figures: bool = False) -> tuple[RunState, list[Episode]]:
     with closing(Task(config.env, config.seed)) as task, tuned_process(1):
         state = RunState(config, task)
         step = TrainStep(state, config.train)
         task.reset(0)
-        return state, [e for e in (step() for _ in range(steps)) if e is not None]
+        return state, [e for e in (step(figures=figures) for _ in range(steps)) if e is not None]
 
 
 def test_steps_without_a_folder_learn_the_very_weights_of_a_run(config: RunConfig) -> None:
@@ -78,6 +84,81 @@ def test_its_parts_can_be_timed_by_wrapping_their_methods(config: RunConfig) -> 
         calls.clear()
         step()
     assert calls == ["act", "step", "add", "sample", "update"]
+
+
+PACES = [
+    (1.0, [1, 2, 3, 4, 5, 6]),
+    (2.0, [2, 4, 6, 8, 10, 12]),
+    (1.5, [1, 3, 4, 6, 7, 9]),
+    (0.25, [0, 0, 0, 1, 1, 1, 1, 2]),
+    # As floats these are a little less than they read.
+    (0.3, [0, 0, 0, 1, 1, 1, 2, 2, 2, 3]),
+    (0.7, [0, 1, 2, 2, 3, 4, 4, 5, 6, 7]),
+]
+
+
+@pytest.mark.parametrize(("pace", "wanted"), PACES)
+def test_updates_after_warmup_keep_the_wanted_pace(
+    config: RunConfig, pace: float, wanted: list[int]
+) -> None:
+    config = with_train(config, updates_per_step=pace)
+    with closing(Task(config.env, config.seed)) as task:
+        state = RunState(config, task)
+        step = TrainStep(state, config.train)
+        task.reset(0)
+        for _ in range(100):
+            step()
+        made = [(step(), state.agent.updates)[1] for _ in wanted]
+    assert made == wanted
+
+
+SEVEN_OF_TEN = [0, 1, 1, 0, 1, 1, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("pace", "learnt", "wanted"),
+    [
+        (0.7, 10**6, SEVEN_OF_TEN),
+        (0.7, 10**11, SEVEN_OF_TEN),
+        (0.29, 98, [0, 1]),  # As floats, 100 * 0.29 is less than 29.
+    ],
+)
+def test_the_pace_does_not_drift_in_long_runs(
+    config: RunConfig, pace: float, learnt: int, wanted: list[int]
+) -> None:
+    with closing(Task(config.env, config.seed)) as task:
+        state = RunState(config, task)
+        step = TrainStep(state, with_train(config, updates_per_step=pace).train)
+        due = []
+        for n in range(learnt + 1, learnt + 1 + len(wanted)):
+            state.counters.step = 100 + n
+            due.append(step.updates_due())
+    assert due == wanted
+
+
+def test_every_update_of_a_step_draws_its_own_batch(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Batch] = []
+    monkeypatch.setattr(Agent, "update", lambda _, batch: seen.append(batch) or {})
+    take(with_train(config, updates_per_step=3.0), 101)
+    assert len(seen) == 3
+    assert len({tuple(batch.obs[:, 0].tolist()) for batch in seen}) == 3
+
+
+def test_figures_come_without_an_update_too_and_disturb_none(config: RunConfig) -> None:
+    config = with_train(config, updates_per_step=0.25)
+    plain, _ = take(config, 110)
+    shown, _ = take(config, 110, figures=True)
+    assert "critic/loss" not in plain.metrics
+    first, _ = take(config, 101, figures=True)
+    assert first.agent.updates == 0
+    assert "critic/loss" in first.metrics
+    ours, theirs = shown.snapshot({}).tensors, plain.snapshot({}).tensors
+    kept = {k for k in theirs if k[:6] != "metric"}
+    assert kept == {k for k in ours if k[:6] != "metric"}
+    assert all(torch.equal(ours[k], theirs[k]) for k in kept)
+    assert shown.agent.updates == 2
 
 
 def test_three_lost_updates_in_a_row_are_a_fault() -> None:

@@ -1,5 +1,7 @@
 """The inner step of training: act, step the environment, store, learn; no files, no display."""
 
+from fractions import Fraction
+from math import floor
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +11,7 @@ from bridgerl.config import TrainConfig
 from bridgerl.errors import NumericFault
 from bridgerl.runs.failpoint import failpoint
 from bridgerl.training.state import RunState
+from bridgerl.types import Batch
 
 LOST_UPDATES_IN_A_ROW = 3
 LOST_UPDATES_CHECK = 100
@@ -25,7 +28,7 @@ class Episode(NamedTuple):
 
 
 class TrainStep:
-    """One environment step and, after warm-up, one update, on the parts of a state.
+    """One environment step and, after warm-up, the updates due, on the parts of a state.
 
     Parts are asked for their methods at every call, so that a clock may wrap them. The task must
     have been reset.
@@ -33,6 +36,8 @@ class TrainStep:
 
     def __init__(self, state: RunState, train: TrainConfig) -> None:
         self.state, self.train = state, train
+        # As it is typed: the float 0.3 is a little less, and ten steps would make two updates.
+        self._rate = Fraction(str(train.updates_per_step))
         self._explore = state.streams("explore")
         self._replay_draws = state.streams("replay", "cpu")
         self._warmup_draws = state.streams("warmup", "cpu")
@@ -61,13 +66,24 @@ class TrainStep:
         return self.state.agent.act(obs, explore=True, generator=self._explore)
 
     def _learn(self, figures: bool) -> None:
-        state, train = self.state, self.train
-        batch = state.replay.sample(train.batch_size, self._replay_draws, train.device)
+        """Make the updates due; figures are of the batch that would be drawn next."""
+        state = self.state
         if figures:
-            state.metrics |= state.agent.figures(batch)
-        state.metrics |= state.agent.update(batch)
-        if state.agent.updates % LOST_UPDATES_CHECK == 0:
-            self.check_numbers()
+            with state.streams.kept():
+                state.metrics |= state.agent.figures(self._sample())
+        for _ in range(self.updates_due()):
+            state.metrics |= state.agent.update(self._sample())
+            if state.agent.updates % LOST_UPDATES_CHECK == 0:
+                self.check_numbers()
+
+    def updates_due(self) -> int:
+        """So many that n steps of learning make floor(n * updates_per_step) updates in all."""
+        n = self.state.counters.step - self.train.warmup
+        return floor(n * self._rate) - floor((n - 1) * self._rate)
+
+    def _sample(self) -> Batch:
+        train = self.train
+        return self.state.replay.sample(train.batch_size, self._replay_draws, train.device)
 
     def _end_episode(self, diverged: bool) -> Episode:
         task, c = self.state.task, self.state.counters
