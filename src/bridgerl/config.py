@@ -34,6 +34,9 @@ class TrainConfig:
     """Steps of uniform random actions before the first update."""
     updates_per_step: float = 1.0
     """Updates per environment step after warm-up; 0.25 is one every fourth step."""
+    n_step: int = 1
+    """Rewards in a target before it bootstraps. With SAC the entropy of the steps between is left
+    out, as is usual."""
     discount: float = 0.99
     """Discount of future rewards."""
     threads: int = 1
@@ -46,7 +49,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         slower = self.compile and self.device.startswith("cpu")
         require(not slower, "train.compile", True, "is for CUDA; a CPU is faster without it")
-        _require_counts(self, "train", "batch_size", "warmup")
+        _require_counts(self, "train", "batch_size", "warmup", "n_step")
         ok = 1 <= self.buffer_size <= 10**9
         require(ok, "train.buffer-size", self.buffer_size, "must be from 1 to 10**9")
         ok = 0.001 <= self.updates_per_step <= 1000
@@ -157,6 +160,12 @@ class RunConfig:
             raise UserError(
                 f"--train.warmup {self.train.warmup} leaves nothing of --steps {self.steps} "
                 "to learn in; lower --train.warmup or raise --steps"
+            )
+        # Or learning would begin before a row is complete.
+        if self.train.n_step > self.train.warmup:
+            raise UserError(
+                f"--train.n-step {self.train.n_step} is more than --train.warmup "
+                f"{self.train.warmup}; lower the first or raise the second"
             )
 
     @property

@@ -14,7 +14,7 @@ class Batch(NamedTuple):
     action: Tensor
     reward: Tensor
     discount: Tensor
-    """discount * (1 - terminated): a truncated episode still bootstraps."""
+    """discount ** n_step * (1 - terminated): a truncated episode still bootstraps."""
     next_obs: Tensor
 
 

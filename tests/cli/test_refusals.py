@@ -90,6 +90,7 @@ TABLE: list[tuple[str, str]] = [
     (f"train {TOY} --train.warmup 0", "--train.warmup must be at least 1, got 0"),
     (f"train {TOY} --train.updates-per-step 0", "--train.updates-per-step must be from 0.001"),
     (f"train {TOY} --train.updates-per-step inf", "must be from 0.001 to 1000, got inf"),
+    (f"train {TOY} --train.n-step 0", "--train.n-step must be at least 1, got 0"),
     (f"train {TOY} --train.discount 1", "--train.discount must be in [0, 1), got 1.0"),
     (f"train {TOY} --train.discount -0.1", "--train.discount must be in [0, 1), got -0.1"),
     (f"train {TOY} --train.discount nan", "--train.discount must be in [0, 1), got nan"),
@@ -175,6 +176,10 @@ TABLE: list[tuple[str, str]] = [
     (
         f"train {TOY} --steps 500",
         "--train.warmup 10000 leaves nothing of --steps 500 to learn in; lower --train.warmup",
+    ),
+    (
+        f"train {TOY} --train.n-step 6 --train.warmup 5",
+        "--train.n-step 6 is more than --train.warmup 5; lower the first or raise the second",
     ),
     (f"train {TOY} --steps 500 --train.warmup 500", "lower --train.warmup or raise --steps"),
     (

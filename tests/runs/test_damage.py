@@ -606,6 +606,9 @@ WRONG_TENSORS: dict[str, tuple[str, dict[str, torch.Tensor | None]]] = {
     "observation of another width": (checkpoint.EPISODE, {"obs": torch.zeros(4)}),
     "observation of integers": (checkpoint.EPISODE, {"obs": torch.zeros(3, dtype=torch.int32)}),
     "reward vector": (checkpoint.EPISODE, {"reward": torch.zeros(2).double()}),
+    "pending rows of another width": (checkpoint.EPISODE, {"pending": torch.zeros(1, 5).double()}),
+    "pending rows flat": (checkpoint.EPISODE, {"pending": torch.zeros(6).double()}),
+    "pending rows of floats": (checkpoint.EPISODE, {"pending": torch.zeros(1, 6)}),
     "tail with more": (checkpoint.TAIL, {"rows.0": torch.zeros(1, 10)}),
     "segment doubles": (NEWEST_SEGMENT, {"rows": torch.zeros(16, 10).double()}),
     "segment flat": (NEWEST_SEGMENT, {"rows": torch.zeros(16)}),
@@ -658,6 +661,17 @@ def test_weights_that_do_not_fit_the_agent_end_training_with_one_line(
     code, line = fails_with_one_line([*COMMAND, str(out), "--quiet"], capsys)
     assert code == 5
     assert "does not fit this agent" in line
+
+
+def test_more_pending_rows_than_there_can_be_end_training_with_one_line(
+    out: Path, capsys: Capture
+) -> None:
+    run = folder(out)
+    rows = {"pending": torch.zeros(1, 6).double()}
+    forge(run, checkpoint.EPISODE, changed_tensors(run, checkpoint.EPISODE, **rows))
+    code, line = fails_with_one_line([*COMMAND, str(out), "--quiet"], capsys)
+    assert code == 5
+    assert "1 rows wait, --train.n-step 1 lets fewer" in line
 
 
 CONFIGS: dict[str, Callable[[dict[str, Any]], None]] = {

@@ -213,6 +213,30 @@ def test_every_pair_killed_while_learning_resumes_to_the_same_bits(
     assert_same(killed.folder, whole.folder)
 
 
+@pytest.mark.parametrize("critic", ["cdq", "dbc"])
+def test_run_with_n_step_returns_killed_in_mid_episode_resumes_to_the_same_bits(
+    warm: WarmProcess, tmp_path: Path, critic: str
+) -> None:
+    whole, killed = (Runs(warm, tmp_path / name, "sac", critic) for name in ("whole", "killed"))
+    changed = {"train__n_step": "3", "train__updates_per_step": "1.5"}
+    assert whole.train(**changed).code == 0
+    for point in ("train.step:139", "write.episode.safetensors.half:1", "train.step:22"):
+        killed.kill(point, **changed)
+        run = RunFolder(killed.folder)
+        snap, _ = checkpoint.load(run, run.last_weights())
+        assert snap.episode["pending"].shape == (2, 6)
+    assert killed.train(**changed).code == 0
+    assert_same(killed.folder, whole.folder)
+    assert int(training_state(whole.folder)["agent._extra_state"]) == 90
+
+
+def test_without_n_step_returns_a_checkpoint_is_written_as_before_they_came(
+    references: dict[str, Path],
+) -> None:
+    episode = RunFolder(references["sac"]).last_weights() / checkpoint.EPISODE
+    assert set(load_file(episode)) == {"actions", "obs", "reward"}
+
+
 @pytest.mark.parametrize(
     "points",
     [

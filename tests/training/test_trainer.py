@@ -133,13 +133,14 @@ def test_a_loss_that_overflows_stops_the_run_with_intact_weights(tmp_path: Path)
     assert "NumericFault" in (config.folder / "run.log").read_text()
 
 
-def test_q_is_logged_against_the_largest_return(tmp_path: Path) -> None:
-    config = _config(tmp_path)
+@pytest.mark.parametrize("n_step", [1, 3])
+def test_q_is_logged_against_the_largest_return(tmp_path: Path, n_step: int) -> None:
+    config = _config(tmp_path, n_step=n_step)
     run = train(config, quiet=True)
     rows = torch.from_numpy(_rows(run)[-32:])
     agent, step = load_agent(run, "last")
     assert step == _records(run, "train")[-1]["step"]
-    largest = np.abs(_rows(run)[:, 5]).max() / (1 - config.train.discount)
+    largest = np.abs(_rows(run)[:, 5]).max() / (1 - config.train.discount**n_step)
     q = agent.critic.q_rank(rows[:, :3], rows[:, 3:5]).abs().max()
     share = _records(run, "train")[-1]["critic/q_over_bound"]
     assert share == pytest.approx(float(q.detach()) / largest, rel=1e-5)

@@ -37,20 +37,21 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "InvertedPendulum-v5" / "sac-dbc-lite" / "seed0"
 
 
-def slow_return(reward: np.ndarray, cost: np.ndarray, discount: float, t: int) -> float:
-    """The sum that the recursion stands for: rewards from t on, prices from t + 1 on."""
+def slow_return(reward: np.ndarray, cost: np.ndarray, discount: float, t: int, n: int) -> float:
+    """The sum that the recursion stands for: rewards from t on, prices at t + n, t + 2 n, ..."""
     paid = sum(discount ** (k - t) * reward[k] for k in range(t, len(reward)))
-    return paid - sum(discount ** (k - t) * cost[k] for k in range(t + 1, len(reward)))
+    return paid - sum(discount ** (k - t) * cost[k] for k in range(t + n, len(reward), n))
 
 
+@pytest.mark.parametrize("n_step", [1, 3, 50])
 @pytest.mark.parametrize("discount", [0.0, 0.5, 0.99])
 def test_soft_returns_are_discounted_sums_without_the_price_of_the_first_action(
-    discount: float,
+    discount: float, n_step: int
 ) -> None:
     draws = np.random.default_rng(0)
     reward, cost = draws.normal(size=(2, 40))
-    g = soft_returns(reward, cost, discount)
-    assert g == pytest.approx([slow_return(reward, cost, discount, t) for t in range(40)])
+    g = soft_returns(reward, cost, discount, n_step)
+    assert g == pytest.approx([slow_return(reward, cost, discount, t, n_step) for t in range(40)])
 
 
 @pytest.mark.parametrize("discount", [0.0, 0.5, 0.9, 0.99])

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 TENSORS, TAIL = "tensors.safetensors", "replay-tail.safetensors"
 EPISODE, STATE = "episode.safetensors", "state.json"
 FULL_FILES = {TENSORS, TAIL, EPISODE, STATE}
-EPISODE_DIMS = {"actions": 2, "obs": 1, "reward": 0}
-EPISODE_TYPES = {"actions": torch.float32, "obs": torch.float32, "reward": torch.float64}
+EPISODE_FORM = {"actions": (2, torch.float32), "obs": (1, torch.float32)}
+EPISODE_FORM |= {"reward": (0, torch.float64), "pending": (2, torch.float64)}
+"""Axes and type of its tensors; `pending` is there only if rows are."""
 
 
 @dataclass
@@ -38,7 +39,8 @@ class Snapshot:
     tensors: dict[str, Tensor]
     """Agent, generators and last metrics, by dotted name."""
     episode: dict[str, Tensor]
-    """Actions of the episode under way, and its last observation and reward."""
+    """Actions of the episode under way, its last observation and reward, and rows that wait for
+    later rewards."""
     state: dict[str, Any]
     """Counters, as JSON values."""
     metrics: dict[str, Any]
@@ -102,8 +104,8 @@ def load(run: RunFolder, path: Path) -> tuple[Snapshot, dict[str, str]]:
         require_intact(ok, path / TENSORS, f"{name} is not one number")
     lost = _lost_weight(tensors)
     require_intact(lost is None, path / TENSORS, f"{lost} is not finite")
-    ok = {k: v.dim() for k, v in episode.items()} == EPISODE_DIMS
-    ok &= {k: v.dtype for k, v in episode.items()} == EPISODE_TYPES
+    ok = EPISODE_FORM.keys() == episode.keys() | {"pending"}
+    ok = ok and all((v.dim(), v.dtype) == EPISODE_FORM[k] for k, v in episode.items())
     require_intact(ok, path / EPISODE, "not an episode")
     snap = Snapshot(step, tensors, episode, state, mark, manifest["fingerprint"])
     return snap, manifest["replay"]["segments"]
@@ -149,9 +151,7 @@ def newest(
     for _, path in reversed(found):
         try:
             snap, segments = load(run, path)
-            sizes = (snap.episode["obs"].shape[0], snap.episode["actions"].shape[1])
-            right = replay.widths[:2]
-            require_intact(sizes == right, path / EPISODE, f"sizes {sizes}, not {right}")
+            _check_sizes(snap.episode, replay, path / EPISODE)
             refill(run, path, replay)
             failpoint("resume.loaded")
             return snap, segments
@@ -164,6 +164,14 @@ def newest(
     if run.metrics_file.exists() and run.metrics_file.stat().st_size > 0:
         warn(f"{run.path} has no checkpoint yet: starting again from step 0")
     return None
+
+
+def _check_sizes(episode: dict[str, Tensor], replay: "Replay", path: Path) -> None:
+    """Refuse observations or actions of another task."""
+    obs, action, reward, *_ = replay.widths
+    right = {"obs": obs, "actions": action, "pending": obs + action + reward}
+    sizes = {name: episode[name].shape[-1] for name in right if name in episode}
+    require_intact(sizes.items() <= right.items(), path, f"sizes {sizes}, not {right}")
 
 
 def prune(run: RunFolder, keep: int, step: int) -> None:

@@ -147,7 +147,8 @@ class Trainer:
     def _judge(self, values: dict[str, Any]) -> None:
         """Compare Q with the largest return the rewards allow; pass on a critic's advice."""
         replay, train, critic = self.state.replay, self.config.train, self.agent.critic
-        bound = replay.largest_reward() / (1 - train.discount)
+        # A row's reward is that of n steps, and a return adds up every n-th row.
+        bound = replay.largest_reward() / (1 - train.discount**train.n_step)
         if bound == 0:
             return
         latest = replay.latest(train.batch_size, train.device)

@@ -16,6 +16,7 @@ from bridgerl.runs.store import is_count
 from bridgerl.runs.tensors import check_fit, with_prefix, without_prefix
 from bridgerl.streams import Streams
 from bridgerl.training.envs import Task
+from bridgerl.training.n_step import PendingRows
 from bridgerl.training.process import fingerprint
 from bridgerl.training.replay import Replay
 
@@ -62,6 +63,7 @@ class RunState:
             raise UserError(f"{what}; {hint}") from error
         if config.train.compile:
             self.agent.compile_losses()
+        self.pending = PendingRows(self.replay, config.train.n_step, config.train.discount)
         self.counters = Counters()
         self.metrics: dict[str, Tensor] = {}
         self.segments: dict[str, str] = {}
@@ -75,14 +77,17 @@ class RunState:
     def snapshot(self, metrics_mark: dict[str, Any]) -> Snapshot:
         tensors = self._tensors() | with_prefix("metric.", self.metrics)
         actions = self.task.actions or [np.zeros((0, self.task.spec.action_dim), np.float32)]
+        episode = {
+            "actions": torch.from_numpy(np.vstack(actions)),
+            "obs": torch.from_numpy(self.task.obs),
+            "reward": torch.tensor(self.task.reward, dtype=torch.float64),
+        }
+        if self.pending:  # So that runs without n-step returns are written as ever.
+            episode["pending"] = self.pending.state()
         return Snapshot(
             step=self.counters.step,
             tensors=tensors,
-            episode={
-                "actions": torch.from_numpy(np.vstack(actions)),
-                "obs": torch.from_numpy(self.task.obs),
-                "reward": torch.tensor(self.task.reward, dtype=torch.float64),
-            },
+            episode=episode,
             state=vars(self.counters),
             metrics=metrics_mark,
             fingerprint=fingerprint(self._config.threads, self._config.device),
@@ -105,7 +110,10 @@ class RunState:
         then, now = snap.fingerprint, fingerprint(self._config.threads, self._config.device)
         changed = [f"{k} {then.get(k)} -> {v}" for k, v in now.items() if then.get(k) != v]
         reasons = ["; ".join(changed)] if changed else []
+        if "pending" in snap.episode:
+            self.pending.load(snap.episode["pending"])
         if not self._restore_episode(snap):
+            self.pending.break_off(snap.episode["obs"].numpy())
             reasons.append("the environment is not reproducible, a new episode begins")
             self.counters.episode += 1
             self.counters.episode_return = 0.0

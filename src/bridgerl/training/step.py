@@ -48,9 +48,7 @@ class TrainStep:
         obs = state.task.obs
         action = self._act(obs)
         out = state.task.step(action)
-        if not out.diverged:
-            discount = 0.0 if out.terminated else self.train.discount
-            state.replay.add(obs, action, out.reward, discount, out.obs)
+        state.pending.add(obs, action, out)
         c.step += 1
         c.episode_return += out.reward
         failpoint("train.step")

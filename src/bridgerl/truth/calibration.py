@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bridgerl.agent import Agent
-from bridgerl.config import RunConfig
+from bridgerl.config import RunConfig, TrainConfig
 from bridgerl.errors import UserError
 from bridgerl.runs.folder import RunFolder, Which
 from bridgerl.training.envs import Task
@@ -42,24 +42,31 @@ def calibrate(run: Path, weights: Which, episodes: int, seed: int) -> dict[str, 
 
 def measure(agent: Agent, task: Task, config: RunConfig, *, key: int = 0) -> dict[str, Any]:
     """Play the policy that the critic values and compare; `config.eval` says how long."""
-    discount, max_steps = config.train.discount, config.eval.max_steps
     keys = [(key, episode) for episode in range(config.eval.episodes)]
-    played = [_play_valued(agent, task, k, discount, max_steps) for k in keys]
+    played = [_play_valued(agent, task, k, config.train, config.eval.max_steps) for k in keys]
     steps = Valued(*(np.concatenate(parts) for parts in zip(*played, strict=True)))
     if steps.q.size == 0:
+        discount = config.train.discount
         cut = f"every episode was cut off before --train.discount {discount:g} fell to {TAIL:g}"
         hint = "it takes longer episodes, or a run with a lower discount"
         raise UserError(f"no values to compare: {cut}; {hint}")
     return {"episodes": len(played), **compare(*steps)}
 
 
-def soft_returns(reward: np.ndarray, cost: np.ndarray, discount: float) -> np.ndarray:
-    """G_t = r_t + discount * (G_{t+1} - cost_{t+1}), nothing after the last step: (n,)."""
-    g = np.zeros(len(reward) + 1)
-    next_cost = np.append(cost[1:], 0.0)
-    for t in reversed(range(len(reward))):
-        g[t] = reward[t] + discount * (g[t + 1] - next_cost[t])
-    return g[:-1]
+def soft_returns(
+    reward: np.ndarray, cost: np.ndarray, discount: float, n_step: int = 1
+) -> np.ndarray:
+    """G_t = r_t + discount * (G_{t+1} - cost_{t+1}), nothing after the last step: (n,).
+
+    A critic of n-step targets knows of the cost at every n-th step only, and so does its G.
+    """
+    n, powers = len(reward), np.array([discount**k for k in range(n_step + 1)])
+    g = np.zeros(n + n_step)
+    reward, cost = (np.append(x, np.zeros(n_step)) for x in (reward, cost))
+    for t in reversed(range(n)):
+        later = t + n_step
+        g[t] = powers[:-1] @ reward[t:later] + powers[-1] * (g[later] - cost[later])
+    return g[:n]
 
 
 def comparable(n: int, discount: float, limit: int, *, terminated: bool) -> np.ndarray:
@@ -107,7 +114,7 @@ def describe(figures: dict[str, Any]) -> str:
 
 @torch.no_grad()
 def _play_valued(
-    agent: Agent, task: Task, key: tuple[int, ...], discount: float, max_steps: int
+    agent: Agent, task: Task, key: tuple[int, ...], train: TrainConfig, max_steps: int
 ) -> Valued:
     """One episode of the bootstrap policy, as the critic saw it and as it went."""
     costs: list[float] = []
@@ -124,10 +131,11 @@ def _play_valued(
     # Where MuJoCo gave up, what it says of an end is as void as its reward.
     ended = last.terminated and not last.diverged
     limit = min(task.time_limit or max_steps, max_steps)
-    kept = comparable(len(steps), discount, limit, terminated=ended)
+    kept = comparable(len(steps), train.discount, limit, terminated=ended)
     if not kept.any():
         return Valued(*np.empty((4, 0)))
-    g = soft_returns(np.array([out.reward for _, out in steps]), np.array(costs), discount)
+    rewards = np.array([out.reward for _, out in steps])
+    g = soft_returns(rewards, np.array(costs), train.discount, train.n_step)
     obs = torch.from_numpy(np.stack([obs for obs, _ in steps])[kept]).to(agent.device)
     action = torch.from_numpy(np.stack(task.actions)[kept]).to(agent.device)
     q = agent.critic.q_rank(obs, action)
