@@ -11,7 +11,7 @@ from bridgerl.actors import ACTORS
 from bridgerl.config import EvalConfig, LogConfig, RunConfig, SaveConfig, decode, encode, identity
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError
-from bridgerl.presets import PRESETS, environments, resolve
+from bridgerl.presets import PRESETS, command_of, environments, resolve
 
 CHOICES = [(a, c, p) for a in ACTORS for c in CRITICS for p in PRESETS]
 
@@ -33,7 +33,7 @@ def test_config_survives_json(actor: str, critic: str, preset: str) -> None:
 @pytest.mark.parametrize("env", environments())
 def test_every_environment_with_defaults_of_its_own_resolves(env: str) -> None:
     config = resolve(env, "sac", "cdq", "lite")
-    assert config.train.warmup < config.steps
+    assert config.warmup < config.steps
     assert decode(json.loads(json.dumps(encode(config)))) == config
 
 
@@ -156,6 +156,38 @@ def test_identity_tells_apart_what_changes_the_trajectory() -> None:
     assert identity(encode(base))["train.discount"] == 0.99
 
 
+WARMUPS = [(5, 1), (3_000, 300), (99_990, 9_999), (100_000, 10_000), (1_000_000, 10_000)]
+
+
+@pytest.mark.parametrize(("steps", "warmup"), WARMUPS)
+def test_a_warmup_that_nobody_chose_is_at_most_a_tenth_of_the_run(steps: int, warmup: int) -> None:
+    assert changed(steps=steps).warmup == warmup
+
+
+def test_a_warmup_that_was_chosen_stays_in_a_short_run() -> None:
+    train = dataclasses.replace(changed().train, warmup=2_999)
+    assert changed(steps=3_000, train=train).warmup == 2_999
+    assert resolve("InvertedPendulum-v5").warmup == 1_000
+
+
+def test_identity_knows_the_warmup_by_its_number() -> None:
+    left_open = identity(encode(changed(steps=3_000)))
+    chosen = changed(train=dataclasses.replace(changed().train, warmup=300))
+    assert left_open["train.warmup"] == 300
+    assert left_open == identity(encode(chosen))
+    assert left_open != identity(encode(changed(steps=6_000)))
+
+
+def test_the_command_of_a_run_names_only_a_warmup_of_its_own() -> None:
+    def command(steps: int, warmup: int | None) -> str:
+        train = dataclasses.replace(changed().train, warmup=warmup)
+        return command_of(changed(steps=steps, train=train))
+
+    assert command(3_000, None) == command(3_000, 300)
+    assert "warmup" not in command(3_000, 300)
+    assert command(6_000, 300).endswith("--steps 6000 --train.warmup 300")
+
+
 def test_folder_names_the_setting() -> None:
     config = changed(seed=4, out=Path("o"))
     assert config.folder == Path("o/Hopper-v5/sac-cdq-lite/seed4")
@@ -188,7 +220,7 @@ def test_folder_of_any_environment_stays_inside_out(env: str) -> None:
     assert not set("/\\\0 :~") & set(name)
 
 
-PAPER_TRAIN = {"batch_size": 256, "buffer_size": 1_000_000, "warmup": 10_000, "discount": 0.99}
+PAPER_TRAIN = {"batch_size": 256, "buffer_size": 1_000_000, "discount": 0.99}
 PAPER_ACTOR = {"hidden": (256, 256, 256), "lr": 3e-4, "adam_eps": 1e-8, "grad_clip": 1.0}
 PAPER_CRITIC = {"lr": 3e-4, "adam_eps": 1e-5, "grad_clip": 1.0, "polyak": 0.005, "target_every": 1}
 PAPER_ACTORS = {
@@ -207,7 +239,7 @@ def test_preset_paper_has_every_number_of_the_papers_tables(
 ) -> None:
     config = resolve(env, actor, critic, "paper")
     wanted: list[tuple[object, dict[str, object]]] = [
-        (config, {"steps": 1_000_000}),
+        (config, {"steps": 1_000_000, "warmup": 10_000}),
         (config.train, PAPER_TRAIN),
         (config.eval, {"every": 10_000, "episodes": 10}),
         (config.actor, PAPER_ACTOR | PAPER_ACTORS[actor]),

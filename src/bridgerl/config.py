@@ -15,6 +15,9 @@ from bridgerl.errors import UserError, choose, require
 
 C = TypeVar("C")
 
+LONGEST_WARMUP = 10_000
+"""Steps of a warm-up that nobody chose, in a run long enough for them."""
+
 
 def _require_counts(config: object, section: str, *names: str) -> None:
     for name in names:
@@ -30,13 +33,12 @@ class TrainConfig:
     """Transitions per update."""
     buffer_size: int = 1_000_000
     """Transitions the replay holds."""
-    warmup: int = 10_000
-    """Steps of uniform random actions before the first update."""
+    warmup: int | None = None
+    """Random steps before the first update; None: 10,000, or a tenth of a shorter run."""
     updates_per_step: float = 1.0
     """Updates per environment step after warm-up; 0.25 is one every fourth step."""
     n_step: int = 1
-    """Rewards in a target before it bootstraps. With SAC the entropy of the steps between is left
-    out, as is usual."""
+    """Rewards in a target before it bootstraps; SAC's entropy of the steps between is left out."""
     discount: float = 0.99
     """Discount of future rewards."""
     threads: int = 1
@@ -49,7 +51,9 @@ class TrainConfig:
     def __post_init__(self) -> None:
         slower = self.compile and self.device.startswith("cpu")
         require(not slower, "train.compile", True, "is for CUDA; a CPU is faster without it")
-        _require_counts(self, "train", "batch_size", "warmup", "n_step")
+        _require_counts(self, "train", "batch_size", "n_step")
+        ok = self.warmup is None or self.warmup >= 1
+        require(ok, "train.warmup", self.warmup, "must be at least 1")
         ok = 1 <= self.buffer_size <= 10**9
         require(ok, "train.buffer-size", self.buffer_size, "must be from 1 to 10**9")
         ok = 0.001 <= self.updates_per_step <= 1000
@@ -156,17 +160,22 @@ class RunConfig:
             ok = value is None or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value)
             rule = "must be letters, digits, '.', '_' or '-', at most 64, a letter or digit first"
             require(bool(ok), flag, value, rule)
-        if self.train.warmup >= self.steps:
+        if self.warmup >= self.steps:
             raise UserError(
-                f"--train.warmup {self.train.warmup} leaves nothing of --steps {self.steps} "
+                f"--train.warmup {self.warmup} leaves nothing of --steps {self.steps} "
                 "to learn in; lower --train.warmup or raise --steps"
             )
         # Or learning would begin before a row is complete.
-        if self.train.n_step > self.train.warmup:
+        if self.train.n_step > self.warmup:
             raise UserError(
-                f"--train.n-step {self.train.n_step} is more than --train.warmup "
-                f"{self.train.warmup}; lower the first or raise the second"
+                f"--train.n-step {self.train.n_step} is more than --train.warmup {self.warmup}; "
+                "lower the first or raise the second"
             )
+
+    @property
+    def warmup(self) -> int:
+        """Steps before the first update, also where the setting leaves them open."""
+        return warmup_of(self.train.warmup, self.steps)
 
     @property
     def actor_name(self) -> str:
@@ -182,6 +191,11 @@ class RunConfig:
         setting = self.name or f"{self.actor_name}-{self.critic_name}-{self.preset}"
         env = re.sub(r"^\.|[^A-Za-z0-9._-]+", "_", self.env)
         return self.out / env / setting / f"seed{self.seed}"
+
+
+def warmup_of(setting: int | None, steps: int) -> int:
+    """The warm-up of a run of so many steps."""
+    return max(1, min(LONGEST_WARMUP, steps // 10)) if setting is None else setting
 
 
 def _name_of(config: object, table: Mapping[str, Any]) -> str:
@@ -215,7 +229,7 @@ def identity(data: dict[str, Any]) -> dict[str, Any]:
     flat = {"env": data["env"], "seed": data["seed"]}
     for section in ("actor", "critic", "train"):
         flat |= {f"{section}.{name}": value for name, value in data[section].items()}
-    return flat
+    return flat | {"train.warmup": warmup_of(data["train"]["warmup"], data["steps"])}
 
 
 def decode(data: object) -> RunConfig:

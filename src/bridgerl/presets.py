@@ -4,7 +4,7 @@ import shlex
 from typing import Any
 
 from bridgerl.actors import ACTORS
-from bridgerl.config import SECTIONS, RunConfig, encode
+from bridgerl.config import SECTIONS, RunConfig, encode, warmup_of
 from bridgerl.critics import CRITICS
 from bridgerl.errors import choose
 
@@ -96,7 +96,11 @@ def command_of(config: RunConfig) -> str:
     base = resolve(config.env, actor, critic, config.preset)
     words = [f"bridgerl train --env {shlex.quote(config.env)} --actor {actor} --critic {critic}"]
     words += [] if config.preset == "lite" else [f"--preset {config.preset}"]
-    return " ".join([*words, *flags(encode(config), encode(base))])
+    now, then = encode(config), encode(base)
+    # A run has settled what the preset leaves open; only a number of its own is typed.
+    now["train"]["warmup"] = config.warmup
+    then["train"]["warmup"] = warmup_of(base.train.warmup, config.steps)
+    return " ".join([*words, *flags(now, then)])
 
 
 def flags(now: dict[str, Any], base: dict[str, Any], prefix: str = "--") -> list[str]:

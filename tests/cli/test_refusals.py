@@ -87,6 +87,8 @@ TABLE: list[tuple[str, str]] = [
     (f"train {TOY} --train.batch-size 0", "--train.batch-size must be at least 1, got 0"),
     (f"train {TOY} --train.buffer-size 0", "--train.buffer-size must be from 1"),
     (f"train {TOY} --train.buffer-size {10**30}", "--train.buffer-size must be from 1"),
+    (f"train {TOY} --train.warmup x", "--train.warmup takes {None}|INT, got 'x'"),
+    (f"train {TOY} --steps 1", "--train.warmup 1 leaves nothing of --steps 1 to learn in"),
     (f"train {TOY} --train.warmup 0", "--train.warmup must be at least 1, got 0"),
     (f"train {TOY} --train.updates-per-step 0", "--train.updates-per-step must be from 0.001"),
     (f"train {TOY} --train.updates-per-step inf", "must be from 0.001 to 1000, got inf"),
@@ -174,7 +176,7 @@ TABLE: list[tuple[str, str]] = [
         "--train.batch-size 64 is larger than --train.buffer-size 32; lower the first",
     ),
     (
-        f"train {TOY} --steps 500",
+        f"train {TOY} --steps 500 --train.warmup 10000",
         "--train.warmup 10000 leaves nothing of --steps 500 to learn in; lower --train.warmup",
     ),
     (

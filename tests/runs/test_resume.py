@@ -435,6 +435,22 @@ def test_extended_run_equals_one_that_ran_through(runs: Runs, references: dict[s
     assert_same_training(runs.folder, references["sac"])
 
 
+def test_a_warmup_left_open_is_settled_at_the_first_start_and_kept(
+    runs: Runs, tmp_path: Path
+) -> None:
+    left_open = {"train__warmup": "None"}
+    assert runs.train(**left_open).code == 0
+    assert RunFolder(runs.folder).read_config().train.warmup == 16
+    assert runs.train(**left_open, steps="200").code == 0
+    assert RunFolder(runs.folder).read_config().train.warmup == 16
+    chosen = Runs(runs.warm, tmp_path / "chosen")
+    assert chosen.train(train__warmup="16", steps="200").code == 0
+    assert_same_training(runs.folder, chosen.folder)
+    refused = runs.train(train__warmup="20", steps="200")
+    assert refused.code == 2
+    assert "train.warmup was 16, now 20" in refused.err
+
+
 @pytest.mark.parametrize(
     ("flag", "value"),
     [

@@ -138,7 +138,7 @@ def after_random_steps(config: RunConfig, steps: int) -> RunState:
     """The state after steps in warm-up, whose actions depend on the seed alone."""
     with closing(Task(config.env, 0)) as task:
         state = RunState(config, task)
-        step = TrainStep(state, config.train)
+        step = TrainStep(state, config.train, config.warmup)
         task.reset(0)
         for _ in range(steps):
             step()
@@ -175,7 +175,7 @@ def test_an_episode_that_cannot_be_rebuilt_is_broken_off_with_its_rows_complete(
     assert waiting[:, 4].tolist() == [1.0, 1.0]  # Every step pays 1.
     with closing(Task(config.env, 0)) as task:
         resumed = RunState(config, task)
-        TrainStep(resumed, config.train)  # Gives the state its generators.
+        TrainStep(resumed, config.train, config.warmup)  # Gives the state its generators.
         task.reset(0)  # What comes after the first reset differs.
         (reason,) = resumed.restore(snap, {})
     assert "a new episode begins" in reason

@@ -43,7 +43,7 @@ def with_train(config: RunConfig, **values: Any) -> RunConfig:
 def take(config: RunConfig, steps: int, *, figures: bool = False) -> tuple[RunState, list[Episode]]:
     with closing(Task(config.env, config.seed)) as task, tuned_process(1):
         state = RunState(config, task)
-        step = TrainStep(state, config.train)
+        step = TrainStep(state, config.train, config.warmup)
         task.reset(0)
         return state, [e for e in (step(figures=figures) for _ in range(steps)) if e is not None]
 
@@ -71,7 +71,7 @@ def test_its_parts_can_be_timed_by_wrapping_their_methods(config: RunConfig) -> 
 
     with closing(Task(config.env, config.seed)) as task:
         state = RunState(config, task)
-        step = TrainStep(state, config.train)
+        step = TrainStep(state, config.train, config.warmup)
         watch(task, "step")
         watch(state.agent, "act")
         watch(state.agent, "update")
@@ -104,7 +104,7 @@ def test_updates_after_warmup_keep_the_wanted_pace(
     config = with_train(config, updates_per_step=pace)
     with closing(Task(config.env, config.seed)) as task:
         state = RunState(config, task)
-        step = TrainStep(state, config.train)
+        step = TrainStep(state, config.train, config.warmup)
         task.reset(0)
         for _ in range(100):
             step()
@@ -128,7 +128,7 @@ def test_the_pace_does_not_drift_in_long_runs(
 ) -> None:
     with closing(Task(config.env, config.seed)) as task:
         state = RunState(config, task)
-        step = TrainStep(state, with_train(config, updates_per_step=pace).train)
+        step = TrainStep(state, with_train(config, updates_per_step=pace).train, 100)
         due = []
         for n in range(learnt + 1, learnt + 1 + len(wanted)):
             state.counters.step = 100 + n

@@ -85,6 +85,12 @@ def test_learning_starts_after_warmup_with_one_update_per_step(tmp_path: Path) -
     assert not np.isin(_rows(run)[100:, 3], uniform.numpy()).any()
 
 
+def test_a_short_run_learns_though_nobody_chose_its_warmup(tmp_path: Path) -> None:
+    run = train(_config(tmp_path, warmup=None), quiet=True)
+    tensors = checkpoint.load_weights(RunFolder(run).last_weights())
+    assert int(tensors["agent._extra_state"]) == 400 - 40
+
+
 def test_rows_hold_the_reward_of_their_own_step(tmp_path: Path) -> None:
     rows = _rows(train(_config(tmp_path), quiet=True))
     assert rows[:, 5] == pytest.approx(-np.linalg.norm(rows[:, 7:9], axis=1), rel=1e-5)

@@ -57,12 +57,12 @@ def measure(config: RunConfig, setting: Setting) -> dict[str, float]:
 @contextlib.contextmanager
 def folderless(config: RunConfig) -> Generator[tuple[RunState, TrainStep, TrainStep]]:
     """A run without a folder: its state, its step during warm-up and its step after."""
-    train = replace(config.train, buffer_size=100_000, warmup=10**9)
-    config = replace(config, train=train, steps=10**10)
+    train = replace(config.train, buffer_size=100_000)
+    config = replace(config, train=train)
     with tuned_process(max(train.threads, 1)), contextlib.closing(Task(config.env, 0)) as task:
         state = RunState(config, task)
         task.reset(0)
-        yield state, TrainStep(state, train), TrainStep(state, replace(train, warmup=1))
+        yield state, TrainStep(state, train, warmup=10**9), TrainStep(state, train, warmup=1)
 
 
 def isolated(call: Callable[..., Any], *args: Any) -> Any:

@@ -1,8 +1,10 @@
 """The training loop: steps, and between them logs, evaluations, checkpoints that disturb none."""
 
 import contextlib
+import os
 import time
 import traceback
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,7 +48,7 @@ def train(config: RunConfig, *, quiet: bool = False) -> Path:
     run = RunFolder(config.folder)
     check_device(config.train.device)
     with contextlib.closing(Task(config.env, config.seed)) as task:
-        config = settle_threads(config, task.spec)
+        config = settle_threads(settle_warmup(config), task.spec)
         check_memory(task.spec, min(config.train.buffer_size, config.steps))
         run.check(config, task.spec)
         trainer = Trainer(config, task)
@@ -65,6 +67,15 @@ def train(config: RunConfig, *, quiet: bool = False) -> Path:
     return run.path
 
 
+def settle_warmup(config: RunConfig) -> RunConfig:
+    """Put a number for a warm-up left open: the run's own if it began before."""
+    if config.train.warmup is not None:
+        return config
+    run = RunFolder(config.folder)
+    begun = run.read_config() if os.path.isfile(run.config_file) else config
+    return replace(config, train=replace(config.train, warmup=begun.warmup))
+
+
 class Trainer:
     """One run: its parts, its counters, its loop. Building one touches no file."""
 
@@ -76,7 +87,7 @@ class Trainer:
         self.config, self.folder, self.task = config, RunFolder(config.folder), task
         self.state = RunState(config, task)
         self.agent = self.state.agent
-        self.step = TrainStep(self.state, config.train)
+        self.step = TrainStep(self.state, config.train, config.warmup)
         self.eval_task = Task(config.env, config.seed, "eval")
         self._failed_saves, self._warned = 0, set[str]()
         self._clock = (time.monotonic(), 0)

@@ -34,8 +34,8 @@ class TrainStep:
     have been reset.
     """
 
-    def __init__(self, state: RunState, train: TrainConfig) -> None:
-        self.state, self.train = state, train
+    def __init__(self, state: RunState, train: TrainConfig, warmup: int) -> None:
+        self.state, self.train, self.warmup = state, train, warmup
         # As it is typed: the float 0.3 is a little less, and ten steps would make two updates.
         self._rate = Fraction(str(train.updates_per_step))
         self._explore = state.streams("explore")
@@ -52,13 +52,13 @@ class TrainStep:
         c.step += 1
         c.episode_return += out.reward
         failpoint("train.step")
-        if c.step > self.train.warmup:
+        if c.step > self.warmup:
             self._learn(figures)
         return self._end_episode(out.diverged) if out.terminated or out.truncated else None
 
     def _act(self, obs: np.ndarray) -> np.ndarray:
         """Uniformly at random in warm-up, else the policy exploring."""
-        if self.state.counters.step < self.train.warmup:
+        if self.state.counters.step < self.warmup:
             shape = (self.state.task.spec.action_dim,)
             return torch.rand(shape, generator=self._warmup_draws).mul_(2).sub_(1).numpy()
         return self.state.agent.act(obs, explore=True, generator=self._explore)
@@ -76,7 +76,7 @@ class TrainStep:
 
     def updates_due(self) -> int:
         """So many that n steps of learning make floor(n * updates_per_step) updates in all."""
-        n = self.state.counters.step - self.train.warmup
+        n = self.state.counters.step - self.warmup
         return floor(n * self._rate) - floor((n - 1) * self._rate)
 
     def _sample(self) -> Batch:

@@ -39,11 +39,10 @@ class StepCost:
         if not job.trains:
             return job.steps * self.learn
         config = decode(job.work)
-        warmup = min(config.train.warmup, job.steps)
         episodes = -(-job.steps // config.eval.every) * config.eval.episodes
         evaluation = episodes * min(EPISODE, config.eval.max_steps) * self.evaluate
-        learning = (job.steps - warmup) * self.learn
-        return OVERHEAD + warmup * self.warmup + learning + evaluation
+        learning = (job.steps - config.warmup) * self.learn
+        return OVERHEAD + config.warmup * self.warmup + learning + evaluation
 
 
 Costs = dict[tuple[str, str], StepCost]
