@@ -59,7 +59,21 @@ class Exploding(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
         return super().step(action)
 
 
+class Loud(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
+    """A pendulum whose rewards are multiplied."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__(gym.make("Pendulum-v1"))
+        self._factor = factor
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, Any, bool, bool, dict[str, Any]]:
+        obs, reward, terminated, truncated, info = super().step(action)
+        return obs, self._factor * float(reward), terminated, truncated, info
+
+
 gym.register("Point-v0", "toy_envs:Point", max_episode_steps=50)
 gym.register("HugeReward-v0", "toy_envs:HugeReward", max_episode_steps=50)
 gym.register("Endless-v0", "toy_envs:Endless")
 gym.register("Exploding-v0", "toy_envs:Exploding")
+for _factor in (1, 1000, 1024):
+    gym.register(f"Loud{_factor}-v0", "toy_envs:Loud", kwargs={"factor": float(_factor)})

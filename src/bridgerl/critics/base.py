@@ -53,6 +53,10 @@ class Critic(nn.Module, ABC):
         """Take note of a batch before it is learnt from, e.g. of the range of its rewards."""
         return
 
+    def rescale(self, ratio: float) -> None:
+        """Rewards come so many times as large from now on: let what `see` noted follow."""
+        return
+
     @torch.no_grad()
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """The value that ranks candidate actions, (b,): equal inputs give equal values."""
@@ -126,7 +130,7 @@ class QuantileCritic(Critic, ABC):
         return (
             f"--critic.kappa {kappa:g} is large against the spread {spread:.3g} of the returns and "
             f"smears their distribution; try --critic.kappa {0.05 * spread:.1g}, or scale the "
-            "rewards up"
+            "rewards up (--train.return-unit, if they are normalised)"
         )
 
 

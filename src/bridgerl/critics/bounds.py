@@ -31,6 +31,15 @@ class ReturnBounds(nn.Module):
         torch.maximum(self.discount, batch.discount.max(), out=self.discount)
         self.seen.fill_(1)
 
+    @torch.no_grad()
+    def rescale(self, ratio: float) -> None:
+        """Follow rewards whose gain has changed: old extremes in new units.
+
+        Entropy costs do not change with it; their share of the bounds is renewed by every batch.
+        """
+        self.low.mul_(ratio)
+        self.high.mul_(ratio)
+
     def limits(self) -> tuple[Tensor, Tensor]:
         """Smallest and largest return, 0-d: an extreme reward for ever, or once if that is more.
 

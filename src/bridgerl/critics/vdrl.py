@@ -111,6 +111,9 @@ class VDRL(Critic):
         if self.config.bounded:
             self.bounds.widen(batch, boot)
 
+    def rescale(self, ratio: float) -> None:
+        self.bounds.rescale(ratio)
+
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of a few returns, with a graph through all T steps: (b,)."""
         noise = self._noise(len(obs), self.config.n_actor, self._actor_draws)

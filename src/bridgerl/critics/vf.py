@@ -166,6 +166,9 @@ class VF(Critic):
         if self.config.bounded:
             self.bounds.widen(batch, boot)
 
+    def rescale(self, ratio: float) -> None:
+        self.bounds.rescale(ratio)
+
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """One step from random noise to the end, eps + v(eps, 0): (b,)."""
         return self._one_step(obs, action, self._normal(len(obs), self._actor_noise), target)
