@@ -8,19 +8,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bridgerl.actors import ActorConfig
 from bridgerl.actors.base import Actor
+from bridgerl.config import TrainConfig
 from bridgerl.critics import CriticConfig
 from bridgerl.critics.base import Critic
+from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
 
 class Agent(nn.Module):
-    """A policy and its value; state_dict() holds all that learning has changed."""
+    """A policy and its value; state_dict() holds all that learning has changed.
+
+    From outside, everything is in the task's units. Inside, actor and critic may live in others:
+    the agent alone knows the normaliser between them.
+    """
 
     def __init__(
         self,
@@ -30,9 +36,11 @@ class Agent(nn.Module):
         *,
         actor_every: int,
         target_every: int,
+        normalizer: Normalizer | None = None,
     ) -> None:
         super().__init__()
         self.actor, self.critic, self._streams = actor, critic, streams
+        self.normalizer = normalizer or Normalizer()
         self.updates = 0
         self._actor_every = actor_every
         self._target_every = target_every
@@ -40,15 +48,51 @@ class Agent(nn.Module):
         self._target_q = partial(critic.q_rank, target=True)
         self.device = next(actor.parameters()).device
 
-    @torch.no_grad()
+    def begin(self, obs: np.ndarray, env: int = 0) -> None:
+        """Take note of an episode's first observation, (o,)."""
+        self.normalizer.begin(obs, env)
+
+    def observe(self, obs: np.ndarray, reward: float, env: int = 0) -> None:
+        """Take note of a training step: the observation (o,) it reached and its reward."""
+        ratio = self.normalizer.add(obs, reward, env)
+        if ratio != 1:
+            self.critic.rescale(ratio)
+
     def act(self, obs: np.ndarray, *, explore: bool, generator: torch.Generator) -> np.ndarray:
         """An action in [-1, 1] for one observation: (o,) -> (a,)."""
         x = torch.from_numpy(obs).to(self.device)[None]
-        action = self.actor.act(x, self.critic.q_rank, explore=explore, generator=generator)
-        return action[0].cpu().numpy()
+        return self.actions(x, explore=explore, generator=generator)[0].cpu().numpy()
+
+    @torch.no_grad()
+    def actions(self, obs: Tensor, *, explore: bool, generator: torch.Generator) -> Tensor:
+        """Actions in [-1, 1] for a batch of observations: (b, o) -> (b, a)."""
+        seen, rank = self.normalizer.normalize_obs(obs), self.critic.q_rank
+        return self.actor.act(seen, rank, explore=explore, generator=generator)
+
+    def q(self, obs: Tensor, action: Tensor) -> Tensor:
+        """The mean return that candidate actions are ranked by: (b,). Draws nothing."""
+        seen = self.normalizer.normalize_obs(obs)
+        return self.normalizer.in_task_units(self.critic.q_rank(seen, action))
+
+    def quantiles(self, obs: Tensor, action: Tensor, tau: Tensor) -> Tensor:
+        """Quantiles of the return at levels tau (b or 1, k): (b, k)."""
+        seen = self.normalizer.normalize_obs(obs)
+        return self.normalizer.in_task_units(self.critic.quantiles(seen, action, tau))
+
+    def particles(self, obs: Tensor, action: Tensor, n: int) -> Tensor:
+        """N equally likely returns: (b, n)."""
+        seen = self.normalizer.normalize_obs(obs)
+        return self.normalizer.in_task_units(self.critic.particles(seen, action, n))
+
+    @torch.no_grad()
+    def bootstrap(self, obs: Tensor) -> Bootstrap:
+        """An action of the policy that the critic values, and its price as a return."""
+        boot = self.actor.bootstrap(self.normalizer.normalize_obs(obs), self._target_q)
+        return boot._replace(entropy_cost=self.normalizer.in_task_units(boot.entropy_cost))
 
     def update(self, batch: Batch) -> Metrics:
         """Critic step, actor step every `actor_every`-th time, then the targets follow."""
+        batch = self.normalizer.normalize_batch(batch)
         metrics = self.critic.update(batch, self._bootstrap(batch))
         self.updates += 1
         if self.updates % self._actor_every == 0:
@@ -58,7 +102,11 @@ class Agent(nn.Module):
         return metrics
 
     def figures(self, batch: Batch) -> Metrics:
-        """What the log shows of the critic: its loss and more, at the next update's own draws."""
+        """What the log shows of the critic: its loss and more, at the next update's own draws.
+
+        In the units of the critic, as `kappa` is; the gain says what they are.
+        """
+        batch = self.normalizer.normalize_batch(batch)
         before = [buffer.clone() for buffer in self.critic.buffers()]
         with self._streams.kept():
             boot = self._bootstrap(batch)
@@ -69,6 +117,8 @@ class Agent(nn.Module):
                 figures = self.critic.figures(batch, boot) | {"critic/loss": loss}
         for buffer, value in zip(self.critic.buffers(), before, strict=True):
             buffer.copy_(value)
+        if self.normalizer.returns is not None:
+            figures["agent/return_gain"] = torch.tensor(self.normalizer.returns.gain)
         return {name: value.detach() for name, value in figures.items()}
 
     @torch.no_grad()
@@ -101,13 +151,26 @@ def plays(name: str) -> bool:
     return ".optimizer." not in name
 
 
-def build_agent(actor: ActorConfig, critic: CriticConfig, spec: EnvSpec, streams: Streams) -> Agent:
+def build_agent(
+    actor: ActorConfig,
+    critic: CriticConfig,
+    spec: EnvSpec,
+    streams: Streams,
+    normalizer: Normalizer | None = None,
+) -> Agent:
     """Turn two configs into an agent; a critic starts the same whatever the actor."""
     with _initial_weights("actor", streams):
         built_actor = actor.build(spec, streams)
     built_critic = build_critic(critic, spec, streams)
     every = {"actor_every": actor.delay, "target_every": critic.target_every}
-    return Agent(built_actor, built_critic, streams, **every)
+    return Agent(built_actor, built_critic, streams, normalizer=normalizer, **every)
+
+
+def build_normalizer(train: TrainConfig, spec: EnvSpec) -> Normalizer:
+    """What stands between the task's units and the learner's in a run with these settings."""
+    obs = ObsMoments(spec.obs_dim) if train.normalize_obs else None
+    scaled = train.normalize_returns
+    return Normalizer(obs, ReturnScale(train.discount, train.return_unit) if scaled else None)
 
 
 def build_critic(critic: CriticConfig | str, spec: EnvSpec, streams: Streams) -> Critic:

@@ -41,6 +41,12 @@ class TrainConfig:
     """Rewards in a target before it bootstraps; SAC's entropy of the steps between is left out."""
     discount: float = 0.99
     """Discount of future rewards."""
+    normalize_obs: bool = False
+    """Let actor and critic see observations less their running mean, over their deviation."""
+    normalize_returns: bool = False
+    """Let them see rewards times a gain that makes returns as large as return-unit."""
+    return_unit: float = 10.0
+    """Root mean square of normalised returns; kappa, temperature and z-scale are in its units."""
     threads: int = 1
     """CPU threads; results are exact for one number only. 0 lets a short probe choose."""
     device: str = "cpu"
@@ -60,6 +66,8 @@ class TrainConfig:
         rule = "must be from 0.001 to 1000"
         require(ok, "train.updates-per-step", self.updates_per_step, rule)
         require(0 <= self.discount < 1, "train.discount", self.discount, "must be in [0, 1)")
+        ok = 0 < self.return_unit < math.inf
+        require(ok, "train.return-unit", self.return_unit, "must be positive and finite")
         require(0 <= self.threads <= 1024, "train.threads", self.threads, "must be from 0 to 1024")
         if self.batch_size > self.buffer_size:
             raise UserError(

@@ -268,8 +268,9 @@ def test_training_draws_from_named_streams_and_playing_from_none(actor: str, cri
     trained = streams.state()
     for explore in (True, False):
         agent.act(batch.obs[0].numpy(), explore=explore, generator=torch.Generator())
-    agent.critic.particles(batch.obs, batch.action, 4)
-    agent.critic.quantiles(batch.obs, batch.action, torch.tensor([[0.5]]))
+    agent.q(batch.obs, batch.action)
+    agent.particles(batch.obs, batch.action, 4)
+    agent.quantiles(batch.obs, batch.action, torch.tensor([[0.5]]))
     assert_same(trained, streams.state())
     assert torch.equal(everywhere, torch.get_rng_state())
 

@@ -149,25 +149,23 @@ class Corridor:
 
 
 class Priced:
-    """An actor whose every action costs the same, and a critic that knows what follows."""
+    """An agent whose every action costs the same, and whose values know what follows."""
 
     device = torch.device("cpu")
 
     def __init__(self, discount: float, cost: float, too_high: float = 0.0) -> None:
-        self.actor, self.critic = self, self
         self._discount, self._cost, self._too_high = discount, cost, too_high
 
-    def bootstrap(self, next_obs: Tensor, target_q: Any) -> Bootstrap:
-        target_q(next_obs, next_obs)
-        return Bootstrap(next_obs, torch.full((1,), self._cost))
+    def bootstrap(self, obs: Tensor) -> Bootstrap:
+        return Bootstrap(obs, torch.full((1,), self._cost))
 
-    def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+    def q(self, obs: Tensor, action: Tensor) -> Tensor:
         steps, powers = 10 - obs[:, 0], self._discount
         paid = (1 - powers**steps) / (1 - powers)
         return paid - self._cost * (paid - 1) + self._too_high
 
     def quantiles(self, obs: Tensor, action: Tensor, tau: Tensor) -> Tensor:
-        return self.q_rank(obs, action)[:, None] + 10 * (tau - 0.5)
+        return self.q(obs, action)[:, None] + 10 * (tau - 0.5)
 
 
 def figures_of(agent: Priced, task: Corridor, discount: float) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from bridgerl.config import RunConfig, checked
 from bridgerl.errors import StorageFault, UserError
@@ -157,20 +156,19 @@ class Trainer:
 
     def _judge(self, values: dict[str, Any]) -> None:
         """Compare Q with the largest return the rewards allow; pass on a critic's advice."""
-        replay, train, critic = self.state.replay, self.config.train, self.agent.critic
+        replay, train, agent = self.state.replay, self.config.train, self.agent
         # A row's reward is that of n steps, and a return adds up every n-th row.
         bound = replay.largest_reward() / (1 - train.discount**train.n_step)
         if bound == 0:
             return
         latest = replay.latest(train.batch_size, train.device)
-        with torch.no_grad():
-            q = float(critic.q_rank(latest.obs, latest.action).abs().max())
+        q = float(agent.q(latest.obs, latest.action).abs().max())
         values["critic/q_over_bound"] = q / bound
-        if self.agent.updates < SETTLED:
+        if agent.updates < SETTLED:
             return
         text = f"values reach {q:.4g} where no return exceeds {bound:.4g}; lower --critic.lr"
         alarm = text if q > Q_ALARM * bound else None
-        for kind, warning in (("divergence", alarm), ("advice", critic.advice(values))):
+        for kind, warning in (("divergence", alarm), ("advice", agent.critic.advice(values))):
             if warning and kind not in self._warned:  # Numbers move, the advice does not.
                 self._warned.add(kind)
                 self.display.warn(warning)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridgerl.agent import Agent, build_agent, plays
+from bridgerl.agent import Agent, build_agent, build_normalizer, plays
 from bridgerl.config import RunConfig
 from bridgerl.errors import UserError
 from bridgerl.runs import checkpoint
@@ -33,7 +33,9 @@ def load_agent(run: Path | str, weights: Which = "best") -> tuple[Agent, int]:
     """The agent of a run folder and the step its weights are from."""
     folder = RunFolder(Path(run))
     config, path = folder.read_config(), folder.weights(weights)
-    agent = build_agent(config.actor, config.critic, _spec(folder), Streams(config.seed))
+    spec, parts = _spec(folder), (config.actor, config.critic)
+    normalizer = build_normalizer(config.train, spec)
+    agent = build_agent(*parts, spec, Streams(config.seed), normalizer)
     wanted = {k: v for k, v in agent.state_dict().items() if plays(k)}
     given = without_prefix(checkpoint.load_weights(path), "agent.")
     given = {k: v for k, v in given.items() if plays(k)}

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bridgerl.agent import Agent, build_agent, plays
+from bridgerl.agent import Agent, build_agent, build_normalizer, plays
 from bridgerl.config import RunConfig
 from bridgerl.errors import EnvFault, StorageFault, UserError
 from bridgerl.runs.checkpoint import STATE, TENSORS, Snapshot
@@ -55,7 +55,9 @@ class RunState:
         self.task = task
         self.streams = Streams(config.seed, config.train.device)
         try:
-            self.agent: Agent = build_agent(config.actor, config.critic, task.spec, self.streams)
+            normalizer = build_normalizer(config.train, task.spec)
+            parts = (config.actor, config.critic)
+            self.agent: Agent = build_agent(*parts, task.spec, self.streams, normalizer)
             self.replay = Replay(config.train.buffer_size, task.spec)
         except RuntimeError as error:  # How torch says that memory cannot be had.
             hint = f"lower the hidden widths or --train.buffer-size {config.train.buffer_size}"

@@ -46,9 +46,13 @@ class TrainStep:
         """Take the step, with figures for the log if asked; returns the episode if it has ended."""
         state, c = self.state, self.state.counters
         obs = state.task.obs
+        if not state.task.actions:
+            state.agent.begin(obs)
         action = self._act(obs)
         out = state.task.step(action)
         state.pending.add(obs, action, out)
+        if not out.diverged:
+            state.agent.observe(out.obs, out.reward)
         c.step += 1
         c.episode_return += out.reward
         failpoint("train.step")

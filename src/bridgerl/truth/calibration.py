@@ -1,7 +1,6 @@
 """How honest a critic's values are: Q(s, a) against the returns that its own policy then got."""
 
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,10 +117,9 @@ def _play_valued(
 ) -> Valued:
     """One episode of the bootstrap policy, as the critic saw it and as it went."""
     costs: list[float] = []
-    target_q = partial(agent.critic.q_rank, target=True)
 
     def act(obs: np.ndarray) -> np.ndarray:
-        boot = agent.actor.bootstrap(torch.from_numpy(obs).to(agent.device)[None], target_q)
+        boot = agent.bootstrap(torch.from_numpy(obs).to(agent.device)[None])
         costs.append(boot.entropy_cost.item())
         return boot.action[0].cpu().numpy()
 
@@ -138,7 +136,7 @@ def _play_valued(
     g = soft_returns(rewards, np.array(costs), train.discount, train.n_step)
     obs = torch.from_numpy(np.stack([obs for obs, _ in steps])[kept]).to(agent.device)
     action = torch.from_numpy(np.stack(task.actions)[kept]).to(agent.device)
-    q = agent.critic.q_rank(obs, action)
-    bounds = agent.critic.quantiles(obs, action, torch.tensor([LEVELS]))
+    q = agent.q(obs, action)
+    bounds = agent.quantiles(obs, action, torch.tensor([LEVELS]))
     seen = torch.cat([q[:, None], bounds], 1).cpu().double().numpy()
     return Valued(seen[:, 0], g[kept], seen[:, 1], seen[:, 2])
