@@ -5,13 +5,11 @@ from collections import defaultdict
 from dataclasses import fields
 from typing import Any, ClassVar, Self
 
-import gymnasium as gym
 import numpy as np
 import torch
 from stable_baselines3.common.base_class import maybe_make_env
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from stable_baselines3.common.noise import ActionNoise
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 from stable_baselines3.common.type_aliases import GymEnv, Schedule
 from stable_baselines3.common.utils import FloatSchedule, check_for_correct_spaces, get_system_info
@@ -25,27 +23,27 @@ from bridgerl.nn.flat import GuardedAdam
 from bridgerl.runs.log import SB3_TAGS
 from bridgerl.runs.tensors import check_fit, with_prefix, without_prefix
 from bridgerl.sb3 import files, settings
+from bridgerl.sb3.normalize import Normalizing
 from bridgerl.sb3.policy import AgentPolicy, to_batch
 from bridgerl.streams import Streams
 from bridgerl.training.envs import check_spaces
 from bridgerl.training.step import check_streak
 from bridgerl.types import Batch
 
-SPACES = ("observation_space", "action_space")
 ATTRIBUTES = [f.name for f in fields(files.Attributes)]
 
 
-class ActorCritic(OffPolicyAlgorithm):
+class ActorCritic(Normalizing):
     """Any actor with any critic: `ActorCritic("MlpPolicy", env, actor="td3", critic="dbc")`.
 
     What Stable-Baselines3's SAC has too means the same. `learning_rate` and `tau` None leave
-    each part its own; `actor_kwargs` and `critic_kwargs` are fields of their configs.
+    each part its own; `actor_kwargs` and `critic_kwargs` are fields of their configs. The last
+    three are as in `bridgerl train`; None leaves them to the preset.
     """
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {"MlpPolicy": AgentPolicy}
     critic_name: ClassVar[str | None] = None
     """The one critic of a class, None: any."""
-    policy: AgentPolicy
 
     def __init_subclass__(cls, critic: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -81,6 +79,9 @@ class ActorCritic(OffPolicyAlgorithm):
         preset: str = "lite",
         actor_kwargs: dict[str, Any] | None = None,
         critic_kwargs: dict[str, Any] | None = None,
+        normalize_obs: bool | None = None,
+        normalize_returns: bool | None = None,
+        return_unit: float | None = None,
     ) -> None:
         if policy not in ("MlpPolicy", AgentPolicy):
             raise UserError(f"the policy must be 'MlpPolicy', got {policy!r}")
@@ -119,6 +120,7 @@ class ActorCritic(OffPolicyAlgorithm):
             sde_support=False,
         )
         self.config = config
+        self._settle(config.train, normalize_obs, normalize_returns, return_unit)
         self._latest: Batch | None = None
         if _init_setup_model:
             self._setup_model()
@@ -131,7 +133,8 @@ class ActorCritic(OffPolicyAlgorithm):
         # Without a seed, the global generator decides, as everywhere in Stable-Baselines3.
         seed = int(torch.randint(2**31, ())) if self.seed is None else self.seed
         self.streams = Streams(seed, str(self.device))
-        self.policy_kwargs = {"config": self.config, "streams": self.streams}
+        parts = {"config": self.config, "streams": self.streams}
+        self.policy_kwargs = parts | {"normalizer": self._build_normalizer()}
         super()._setup_model()
         self.actor, self.critic = self.agent.actor, self.agent.critic
         self._optimizers = [m for m in self.agent.modules() if isinstance(m, GuardedAdam)]
@@ -219,7 +222,7 @@ class ActorCritic(OffPolicyAlgorithm):
         if env is not None and lost:
             message = f"no file holds {lost}: to train on as before, pass it to load()"
             warnings.warn(message, stacklevel=2)
-        config, spaces = settings.from_json(header.agent), _boxes(tensors)
+        config, spaces = settings.from_json(header.agent), files.boxes(tensors)
         stored = dict(vars(header.attributes))
         stored["train_freq"] = stored["train_freq"], stored.pop("train_unit")
         if env is not None:
@@ -252,7 +255,7 @@ class ActorCritic(OffPolicyAlgorithm):
         files.read_buffer(path, self.replay_buffer)
 
     def _tensors(self) -> dict[str, Tensor]:
-        spaces: Any = {name: getattr(self, name) for name in SPACES}
+        spaces: Any = {name: getattr(self, name) for name in files.SPACES}
         lows = {f"{k}.low": torch.from_numpy(v.low) for k, v in spaces.items()}
         highs = {f"{k}.high": torch.from_numpy(v.high) for k, v in spaces.items()}
         streams = with_prefix("stream.", self.streams.state())
@@ -281,11 +284,3 @@ class ActorCritic(OffPolicyAlgorithm):
             device=self.device.type,
             not_stored=tuple(name for name, lost in code.items() if lost),
         )
-
-
-def _boxes(tensors: dict[str, Tensor]) -> list[gym.spaces.Box]:
-    try:
-        bounds = [(tensors[f"{k}.low"].numpy(), tensors[f"{k}.high"].numpy()) for k in SPACES]
-        return [gym.spaces.Box(low, high, dtype=low.dtype.type) for low, high in bounds]
-    except (KeyError, TypeError, ValueError, AssertionError) as error:
-        raise StorageFault(f"the saved model has no valid spaces: {error}") from None

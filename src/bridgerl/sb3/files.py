@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+import gymnasium as gym
 import torch
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from torch import Tensor
@@ -16,6 +17,7 @@ from bridgerl.runs import store
 from bridgerl.runs.tensors import check_fit, pack, unpack
 
 FORMAT = 1
+SPACES = ("observation_space", "action_space")
 CONFIG, TENSORS = "config.json", "model.safetensors"
 ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 
@@ -45,6 +47,9 @@ class Attributes:
     num_timesteps: int
     _episode_num: int
     _n_updates: int
+    normalize_obs: bool = False
+    normalize_returns: bool = False
+    return_unit: float = 10.0
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot train, under the names of the arguments."""
@@ -57,6 +62,8 @@ class Attributes:
             raise UserError(f"learning_rate must be in [0, 1), got {self.learning_rate}")
         if not 0 <= self.gamma <= 1:
             raise UserError(f"gamma must be in [0, 1], got {self.gamma}")
+        if not 0 < self.return_unit < float("inf"):
+            raise UserError(f"return_unit must be positive and finite, got {self.return_unit}")
         if self.seed is not None and not 0 <= self.seed < 2**32:
             raise UserError(f"seed must be from 0 to 2**32 - 1, got {self.seed}")
 
@@ -117,6 +124,15 @@ def read_model(place: Place) -> tuple[Header, dict[str, Tensor]]:
         raise StorageFault(f"{name} is damaged: {error}") from None
     header = Header.decode(config, f"{CONFIG} of {name}")
     return header, unpack(tensors, f"{TENSORS} of {name}")
+
+
+def boxes(tensors: dict[str, Tensor]) -> list[gym.spaces.Box]:
+    """The spaces whose bounds are among a model's tensors."""
+    try:
+        bounds = [(tensors[f"{k}.low"].numpy(), tensors[f"{k}.high"].numpy()) for k in SPACES]
+        return [gym.spaces.Box(low, high, dtype=low.dtype.type) for low, high in bounds]
+    except (KeyError, TypeError, ValueError, AssertionError) as error:
+        raise StorageFault(f"the saved model has no valid spaces: {error}") from None
 
 
 def write_buffer(place: Place, buffer: object) -> None:

@@ -1,6 +1,5 @@
 """The agent as Stable-Baselines3 sees it: a policy that turns observations into actions."""
 
-from functools import partial
 from typing import Any, NoReturn, Self
 
 import gymnasium as gym
@@ -13,6 +12,7 @@ from torch import Tensor
 from bridgerl.agent import build_agent
 from bridgerl.config import RunConfig
 from bridgerl.errors import UserError
+from bridgerl.nn.normalize import Normalizer
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, EnvSpec
 
@@ -45,18 +45,20 @@ class AgentPolicy(BasePolicy):
         *,
         config: RunConfig,
         streams: Streams,
+        normalizer: Normalizer,
     ) -> None:
         super().__init__(observation_space, action_space, squash_output=True)
         sizes = gym.spaces.flatdim(observation_space), gym.spaces.flatdim(action_space)
-        self.agent = build_agent(config.actor, config.critic, EnvSpec(config.env, *sizes), streams)
+        spec, parts = EnvSpec(config.env, *sizes), (config.actor, config.critic)
+        self.agent = build_agent(*parts, spec, streams, normalizer)
         self._explore = streams("explore")
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         """Actions in [-1, 1], which `predict` stretches to the bounds."""
         # QVPO draws candidates in any case; equal observations must still give equal actions.
         fixed = torch.Generator(self.device).manual_seed(0) if deterministic else None
-        act = partial(self.agent.actor.act, flat(observation), self.agent.critic.q_rank)
-        return act(explore=not deterministic, generator=fixed or self._explore)
+        how = {"explore": not deterministic, "generator": fixed or self._explore}
+        return self.agent.actions(flat(observation), **how)
 
     def set_training_mode(self, mode: bool) -> None:
         """Nothing to switch: an agent has one mode, in `bridgerl train` as well as here."""

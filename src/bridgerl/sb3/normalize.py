@@ -1,0 +1,86 @@
+"""The agent's own normalisers inside Stable-Baselines3: what they see, and what excludes them."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.type_aliases import GymEnv
+from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
+
+from bridgerl.config import TrainConfig
+from bridgerl.errors import UserError
+from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
+from bridgerl.sb3.policy import AgentPolicy, flat
+
+
+class Normalizing(OffPolicyAlgorithm):
+    """An off-policy algorithm whose agent may normalise observations and returns by itself."""
+
+    policy: AgentPolicy
+    normalize_obs: bool
+    normalize_returns: bool
+    return_unit: float
+
+    def _settle(
+        self, preset: TrainConfig, obs: bool | None, returns: bool | None, unit: float | None
+    ) -> None:
+        """Take what is given; None leaves it to the preset."""
+        self.normalize_obs = preset.normalize_obs if obs is None else obs
+        self.normalize_returns = preset.normalize_returns if returns is None else returns
+        self.return_unit = preset.return_unit if unit is None else unit
+
+    def _build_normalizer(self) -> Normalizer:
+        self._refuse_twice(self.env)
+        n, scale = gym.spaces.flatdim(self.observation_space), (self.gamma, self.return_unit)
+        return Normalizer(
+            ObsMoments(n) if self.normalize_obs else None,
+            # A loaded model begins new episodes, perhaps in another number of environments.
+            ReturnScale(*scale, self.n_envs, resumes=False) if self.normalize_returns else None,
+        )
+
+    def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
+        self._refuse_twice(env)
+        super().set_env(env, force_reset)
+
+    def _refuse_twice(self, env: GymEnv | None) -> None:
+        """Refuse to normalise what VecNormalize already does."""
+        found = unwrap_vec_normalize(env) if isinstance(env, VecEnv) else None
+        if found is not None and found.norm_obs and self.normalize_obs:
+            hint = "leave out normalize_obs, or make it with norm_obs=False"
+            raise UserError(f"VecNormalize normalises observations already; {hint}")
+        if found is not None and found.norm_reward and self.normalize_returns:
+            hint = "leave out normalize_returns, or make it with norm_reward=False"
+            raise UserError(f"VecNormalize normalises rewards already; {hint}")
+
+    def _store_transition(
+        self,
+        replay_buffer: ReplayBuffer,
+        buffer_action: np.ndarray,
+        new_obs: Any,
+        reward: np.ndarray,
+        dones: np.ndarray,
+        infos: list[dict[str, Any]],
+    ) -> None:
+        """Store a step of every environment, and let the agent take note of it."""
+        if self.normalize_obs or self.normalize_returns:
+            self._show(new_obs, reward, dones, infos)
+        step = (buffer_action, new_obs, reward, dones, infos)
+        super()._store_transition(replay_buffer, *step)
+
+    def _show(
+        self, new_obs: Any, reward: np.ndarray, dones: np.ndarray, infos: list[dict[str, Any]]
+    ) -> None:
+        agent, starts = self.policy.agent, self._last_episode_starts
+        assert starts is not None
+        before, after = (flat(torch.as_tensor(x)).numpy() for x in (self._last_obs, new_obs))
+        for env, info in enumerate(infos):
+            if starts[env]:
+                agent.begin(before[env], env)
+            # After an end, what came is already the first observation of the next episode.
+            last = info.get("terminal_observation") if dones[env] else None
+            reached = after[env] if last is None else np.asarray(last, np.float32).reshape(-1)
+            agent.observe(reached, float(reward[env]), env)
+        self._last_episode_starts = dones
