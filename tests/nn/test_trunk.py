@@ -133,6 +133,7 @@ def test_running_statistics_move_in_passes_with_a_graph_alone() -> None:
     trunk = _trunk("batchnorm")
     assert isinstance(trunk, BatchNormed)
     x, norm = _x(), trunk.norms[0]
+    assert isinstance(norm, layers.HeadBatchRenorm)
     trunk(x)
     with torch.no_grad(), joint([trunk], x):
         trunk(x)

@@ -92,8 +92,11 @@ def _trunk_state(trunk: BatchNormed, h: int) -> list[Tensor]:
     """The same of ours, as views."""
     state: list[Tensor] = []
     for i, norm in enumerate(trunk.norms):
+        assert isinstance(norm, layers.HeadBatchRenorm)
         if i > 0:
             layer = trunk.layers[i - 1]
+            assert isinstance(layer, layers.HeadLinear)
+            assert layer.bias is not None
             state += [layer.weight[h], layer.bias[h, :, 0]]
         state += [t[h, 0] for t in (norm.scale, norm.shift, norm.mean, norm.var)]
     return state

@@ -129,7 +129,7 @@ def stepped(env: str, actor: str, critic: str, steps: int) -> tuple[RunState, di
     config = small(env, Path("none"), actor, critic)
     with closing(Task(config.env, 0)) as task, tuned_process(1):
         state = RunState(config, task)
-        step = TrainStep(state, config.train)
+        step = TrainStep(state, config.train, config.warmup)
         task.reset(0)
         for number in range(1, steps + 1):
             step(figures=number == steps)

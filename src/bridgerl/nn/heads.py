@@ -19,10 +19,11 @@ class Heads(nn.Module):
         *widths, n_out = sizes
         self.trunk = make_trunk(trunk, n_heads, widths)
         self.readout = HeadLinear(n_heads, widths[-1], n_out)
+        self._affine = tuple(self.readout.parameters())
 
     def forward(self, x: Tensor, n_heads: int | None = None) -> Tensor:
         """Stack the outputs of every head, or of the first so many, on axis 1."""
-        weight, bias = self.readout.weight[:n_heads], self.readout.bias[:n_heads]
+        weight, bias = (p[:n_heads] for p in self._affine)
         return torch.baddbmm(bias, weight, self.trunk(x, n_heads)).permute(2, 0, 1)
 
 

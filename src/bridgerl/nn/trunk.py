@@ -9,7 +9,7 @@ A trunk takes (b, in) and gives the features of every head, (h, width, b):
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -40,9 +40,10 @@ class Plain(Trunk):
 
     def __init__(self, n_heads: int, sizes: Sequence[int]) -> None:
         super().__init__(n_heads)
-        self.layers = _affine(n_heads, sizes)
+        layers = _affine(n_heads, sizes)
+        self.layers = nn.ModuleList(layers)
         # As in MLP: looking parameters up through modules costs a small network 3 %.
-        self._affine = [tuple(layer.parameters()) for layer in self.layers]
+        self._affine = [tuple(layer.parameters()) for layer in layers]
 
     def forward(self, x: Tensor, n_heads: int | None = None) -> Tensor:
         """Feature-major all the way, which is a little faster where no norm asks for rows."""
@@ -58,13 +59,15 @@ class LayerNormed(Trunk):
 
     def __init__(self, n_heads: int, sizes: Sequence[int]) -> None:
         super().__init__(n_heads)
-        self.layers = _affine(n_heads, sizes)
-        self.norms = nn.ModuleList(HeadLayerNorm(n_heads, width) for width in sizes[1:])
+        layers = _affine(n_heads, sizes)
+        norms = [HeadLayerNorm(n_heads, width) for width in sizes[1:]]
+        self.layers, self.norms = nn.ModuleList(layers), nn.ModuleList(norms)
+        self._stages = list(zip(layers, norms, strict=True))
 
     def forward(self, x: Tensor, n_heads: int | None = None) -> Tensor:
         """Layer by layer."""
         y = x.expand(n_heads or self.n_heads, -1, -1)
-        for layer, norm in zip(self.layers, self.norms, strict=True):
+        for layer, norm in self._stages:
             y = torch.relu_(norm(layer.rows(y)))
         return y.mT
 
@@ -76,16 +79,17 @@ class Simba(Trunk):
         super().__init__(n_heads)
         n_in, width, *others = sizes
         self.embed = HeadLinear(n_heads, n_in, width)
-        blocks = range(len(others))
-        self.norms = nn.ModuleList(HeadLayerNorm(n_heads, width) for _ in blocks)
-        self.wide = nn.ModuleList(HeadLinear(n_heads, width, EXPANSION * width) for _ in blocks)
-        self.back = nn.ModuleList(HeadLinear(n_heads, EXPANSION * width, width) for _ in blocks)
+        norms = [HeadLayerNorm(n_heads, width) for _ in others]
+        wide = [HeadLinear(n_heads, width, EXPANSION * width) for _ in others]
+        back = [HeadLinear(n_heads, EXPANSION * width, width) for _ in others]
+        self.norms, self.wide, self.back = map(nn.ModuleList, (norms, wide, back))
+        self._blocks = list(zip(norms, wide, back, strict=True))
         self.last_norm = HeadLayerNorm(n_heads, width)
 
     def forward(self, x: Tensor, n_heads: int | None = None) -> Tensor:
         """Block by block."""
         y = self.embed.rows(x.expand(n_heads or self.n_heads, -1, -1))
-        for norm, wide, back in zip(self.norms, self.wide, self.back, strict=True):
+        for norm, wide, back in self._blocks:
             y = y + back.rows(torch.relu_(wide.rows(norm(y))))
         return self.last_norm(y).mT
 
@@ -95,8 +99,10 @@ class BatchNormed(Trunk):
 
     def __init__(self, n_heads: int, sizes: Sequence[int]) -> None:
         super().__init__(n_heads)
-        self.layers = _affine(n_heads, sizes)
-        self.norms = nn.ModuleList(HeadBatchRenorm(n_heads, width) for width in sizes)
+        layers = _affine(n_heads, sizes)
+        norms = [HeadBatchRenorm(n_heads, width) for width in sizes]
+        self.layers, self.norms = nn.ModuleList(layers), nn.ModuleList(norms)
+        self._first, self._stages = norms[0], list(zip(layers, norms[1:], strict=True))
         self.learning = False
         self.mate: Tensor | None = None
 
@@ -104,14 +110,13 @@ class BatchNormed(Trunk):
         """Layer by layer, a mate's rows beside the batch's own."""
         of_batch = self.learning and (self.mate is not None or torch.is_grad_enabled())
         rows = x if self.mate is None else torch.cat([x, self.mate])
-        first, *norms = self.norms
-        y = first(rows.expand(n_heads or self.n_heads, -1, -1), of_batch=of_batch)
-        for layer, norm in zip(self.layers, norms, strict=True):
+        y = self._first(rows.expand(n_heads or self.n_heads, -1, -1), of_batch=of_batch)
+        for layer, norm in self._stages:
             y = norm(torch.relu_(layer.rows(y)), of_batch=of_batch)
         return y[:, : len(x)].mT
 
 
-TRUNKS: dict[TrunkName, type[Trunk]] = {
+TRUNKS: dict[TrunkName, Callable[[int, Sequence[int]], Trunk]] = {
     "plain": Plain,
     "layernorm": LayerNormed,
     "simba": Simba,
@@ -153,5 +158,5 @@ def paired_statistics(slow: nn.Module, fast: nn.Module) -> list[tuple[Tensor, Te
     return list(zip(of_slow, of_fast, strict=True))
 
 
-def _affine(n_heads: int, sizes: Sequence[int]) -> nn.ModuleList:
-    return nn.ModuleList(HeadLinear(n_heads, a, b) for a, b in pairwise(sizes))
+def _affine(n_heads: int, sizes: Sequence[int]) -> list[HeadLinear]:
+    return [HeadLinear(n_heads, a, b) for a, b in pairwise(sizes)]

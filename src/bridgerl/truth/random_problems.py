@@ -42,10 +42,10 @@ class Process(NamedTuple):
 def draw_process(seed: int) -> Process:
     """A bandit, chain, loop or graph with random rewards; returns deviate by 40 to 120."""
     # The legacy generator: its draws are the same in every version of NumPy.
-    rng, spread = RandomState(derive_seed(seed, "random-problem") % 2**32), 0.0
-    while not spread > CERTAIN:  # A single point mass leaves nothing to learn.
+    rng = RandomState(derive_seed(seed, "random-problem") % 2**32)
+    process = _draw_unscaled(rng)
+    while (spread := moments(process)[1][0]) < CERTAIN:  # Nothing to learn.
         process = _draw_unscaled(rng)
-        spread = moments(process)[1][0]
     return process._replace(rewards=process.rewards * (rng.uniform(40, 120) / spread))
 
 
