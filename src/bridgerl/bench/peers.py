@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 LOOK = 50
@@ -44,6 +45,22 @@ def measure(task: dict[str, Any]) -> dict[str, float]:
     return {"steps_per_second": steps / (time.perf_counter() - started)}
 
 
+def against_the_clock(
+    learn: Callable[[], int], look: Callable[[], float], seconds: float, marks: int
+) -> dict[str, list[float]]:
+    """Learn for so many seconds; at every mark the clock stands still for a look."""
+    curve: dict[str, list[float]] = {"minutes": [], "steps": [], "returns": []}
+    spent, steps = 0.0, 0
+    while len(curve["returns"]) < marks:
+        started = time.perf_counter()
+        steps += learn()
+        spent += time.perf_counter() - started
+        if spent >= seconds * (len(curve["returns"]) + 1) / marks:
+            for name, value in (("minutes", spent / 60), ("steps", steps), ("returns", look())):
+                curve[name].append(float(value))
+    return curve
+
+
 def race(task: dict[str, Any]) -> dict[str, list[float]]:
     """Minutes, steps and returns of a library at its defaults, but for what is asked for."""
     import gymnasium as gym
@@ -62,10 +79,11 @@ def race(task: dict[str, Any]) -> dict[str, list[float]]:
     model = getattr(module, task["algorithm"])("MlpPolicy", task["env"], seed=task["seed"], **more)
     stage = gym.make(task["env"])
 
-    def look(mark: int) -> float:
+    def look() -> float:
         totals = []
         for episode in range(task["episodes"]):
-            obs, _ = stage.reset(seed=1_000_003 * (task["seed"] + 1) + 1_000 * mark + episode)
+            own = 1_000_003 * (task["seed"] + 1) + model.num_timesteps + episode
+            obs, _ = stage.reset(seed=own)
             total, over = 0.0, False
             while not over:
                 action, _ = model.predict(obs, deterministic=True)
@@ -74,17 +92,11 @@ def race(task: dict[str, Any]) -> dict[str, list[float]]:
             totals.append(total)
         return float(np.mean(totals))
 
-    curve: dict[str, list[float]] = {"minutes": [], "steps": [], "returns": []}
-    spent, steps, seconds, marks = 0.0, 0, 60 * task["minutes"], task["marks"]
-    while len(curve["returns"]) < marks:
-        started = time.perf_counter()
+    def learn() -> int:
         model.learn(LOOK, reset_num_timesteps=False)
-        spent, steps = spent + time.perf_counter() - started, steps + LOOK
-        if spent >= seconds * (len(curve["returns"]) + 1) / marks:
-            found = look(len(curve["returns"]))
-            for name, value in (("minutes", spent / 60), ("steps", steps), ("returns", found)):
-                curve[name].append(float(value))
-    return curve
+        return LOOK
+
+    return against_the_clock(learn, look, 60 * task["minutes"], task["marks"])
 
 
 if __name__ == "__main__":

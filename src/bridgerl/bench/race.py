@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bridgerl.bench.ours import isolated
+from bridgerl.bench.peers import LOOK, against_the_clock
 from bridgerl.bench.table import ask, describe
 from bridgerl.config import EvalConfig, RunConfig, encode
 from bridgerl.errors import StorageFault
@@ -27,9 +27,6 @@ from bridgerl.training.evaluate import evaluate
 from bridgerl.training.process import tuned_process
 from bridgerl.training.state import RunState
 from bridgerl.training.step import TrainStep
-
-LOOK = 50
-"""Steps between two looks at the clock."""
 
 
 @dataclass(frozen=True)
@@ -96,22 +93,6 @@ def race(config: RunConfig, heat: Heat, core: int) -> dict[str, list[float]]:
             return LOOK
 
         return against_the_clock(learn, look, 60 * heat.minutes, heat.marks)
-
-
-def against_the_clock(
-    learn: Callable[[], int], look: Callable[[], float], seconds: float, marks: int
-) -> dict[str, list[float]]:
-    """Learn for so many seconds; at every mark the clock stands still for a look."""
-    curve: dict[str, list[float]] = {"minutes": [], "steps": [], "returns": []}
-    spent, steps = 0.0, 0
-    while len(curve["returns"]) < marks:
-        started = time.perf_counter()
-        steps += learn()
-        spent += time.perf_counter() - started
-        if spent >= seconds * (len(curve["returns"]) + 1) / marks:
-            for name, value in (("minutes", spent / 60), ("steps", steps), ("returns", look())):
-                curve[name].append(float(value))
-    return curve
 
 
 def run_race(
