@@ -67,6 +67,15 @@ def test_a_folder_holds_its_run_as_config_and_as_json(run: RunFolder, config: Ru
         assert run.holds(wanted) == run.holds(plain) == same
 
 
+def test_a_warmup_that_is_left_open_is_the_one_that_the_run_began_with(
+    run: RunFolder, config: RunConfig
+) -> None:
+    longer = replace(config, steps=30_000)
+    assert (config.warmup, longer.warmup) == (2_000, 3_000)
+    for warmup, same in ((None, True), (2_000, True), (3_000, False)):
+        assert run.holds(replace(longer, train=replace(longer.train, warmup=warmup))) == same
+
+
 def test_a_field_that_an_older_release_did_not_write_has_its_default(
     run: RunFolder, config: RunConfig
 ) -> None:

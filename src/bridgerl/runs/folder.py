@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bridgerl.config import RunConfig, decode, encode, identity
+from bridgerl.config import RunConfig, decode, encode, identity, warmup_of
 from bridgerl.errors import BridgeError, StorageFault, UserError, choose
 from bridgerl.presets import command_of
 from bridgerl.runs import records, store
@@ -130,6 +130,10 @@ class RunFolder:
         """Whether this is the run of a config, given as such or encoded."""
         wanted = config if isinstance(config, dict) else store.plain(encode(config))
         pair = [self.stored()["config"], wanted]
+        with contextlib.suppress(KeyError):  # Left open, it is the run's own.
+            if wanted["train"]["warmup"] is None:
+                own = warmup_of(pair[0]["train"]["warmup"], pair[0]["steps"])
+                pair[1] = wanted | {"train": wanted["train"] | {"warmup": own}}
         with contextlib.suppress(KeyError):
             ours, theirs = map(identity, pair)
             if set(ours) == set(theirs):
