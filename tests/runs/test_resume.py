@@ -237,19 +237,24 @@ def test_without_n_step_returns_a_checkpoint_is_written_as_before_they_came(
     assert set(load_file(episode)) == {"actions", "obs", "reward"}
 
 
-@pytest.mark.parametrize(("actor", "critic"), [("sac", "dbc"), ("td3", "vf")])
+@pytest.mark.parametrize(
+    ("actor", "critic", "trunk"),
+    [("sac", "dbc", "batchnorm"), ("td3", "vf", "plain"), ("td3", "tqc", "layernorm")],
+)
 def test_a_killed_run_that_normalises_resumes_to_the_same_bits(
-    warm: WarmProcess, tmp_path: Path, actor: str, critic: str
+    warm: WarmProcess, tmp_path: Path, actor: str, critic: str, trunk: str
 ) -> None:
     """Among the kills one in warm-up, when statistics are all that has been learnt."""
     both = {"train__normalize_obs": "", "train__normalize_returns": ""}
+    both |= {"critic__trunk": trunk, "actor__trunk": trunk}
     whole, killed = (Runs(warm, tmp_path / name, actor, critic) for name in ("whole", "killed"))
     assert whole.train(**both).code == 0
     for point in ("train.step:47", "train.step:85", "train.step:37"):
         killed.kill(point, **both)
     assert killed.train(**both).code == 0
     assert_same(killed.folder, whole.folder)
-    ended = killed.train()
+    del both["train__normalize_obs"]
+    ended = killed.train(**both)
     assert ended.code == 2
     assert "train.normalize_obs was True, now False" in ended.err
 
