@@ -9,6 +9,7 @@ import pytest
 from bridgerl.bench.peers import against_the_clock
 from bridgerl.bench.race import summarise
 from bridgerl.cli.main import main
+from bridgerl.cli.race import _settings
 
 ENV = "InvertedPendulum-v5"
 OURS = "small = sac+cdq --critic.hidden 16 16 --actor.hidden 16 16 --train.warmup 100"
@@ -72,6 +73,12 @@ def test_minutes_to_the_best_other_are_those_of_the_mean_curve() -> None:
     assert (b["final"], b["minutes_to_best_other"]) == (7.0, None)
 
 
+def test_settings_of_a_peer_are_json_text_or_true() -> None:
+    text = "--net-arch 64 32 --ent-coef auto --use-sde --learning-rate 1e-3"
+    expected = {"net_arch": [64, 32], "ent_coef": "auto", "use_sde": True, "learning_rate": 1e-3}
+    assert _settings(list(text.split())) == expected
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -79,6 +86,7 @@ def test_minutes_to_the_best_other_are_those_of_the_mean_curve() -> None:
         (["--racers", "rllib:SAC"], "unknown library"),
         (["--racers", "a = sac+cdq", "a = sac+dbc"], "one label twice"),
         (["--racers", "sac+cdq --critic.hiden 8"], "unknown flag"),
+        (["--racers", "a = sac+cdq 'x"], "cannot be read"),
         (["--minutes", "0"], "must be in"),
         (["--workers", "4096"], "a core for each"),
     ],

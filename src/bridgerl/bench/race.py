@@ -158,7 +158,8 @@ def summarise(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             others = [float(np.mean(v)) for name, v in finals.items() if name != label]
             row = {"env": env, "label": label, "final": float(np.mean(values)), "finals": values}
             row |= {"steps": float(np.mean([curve["steps"][-1] for curve in mine]))}
-            rows.append(row | {"minutes_to_best_other": _minutes_to(mine, max(others, default=0))})
+            reached = _minutes_to(mine, max(others)) if others else None
+            rows.append(row | {"minutes_to_best_other": reached})
     return rows
 
 

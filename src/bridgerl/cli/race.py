@@ -17,7 +17,7 @@ from bridgerl.bench.table import installed
 from bridgerl.cli.entrants import split_label
 from bridgerl.cli.output import make_folder, progress, writing
 from bridgerl.cli.train import Train
-from bridgerl.errors import choose, require, require_seeds, require_some
+from bridgerl.errors import UserError, choose, require, require_seeds, require_some
 from bridgerl.plots import check_plotting
 from bridgerl.runs import store
 from bridgerl.training.envs import Task
@@ -103,7 +103,7 @@ class Race:
 
     def _racer(self, text: str, env: str) -> Racer:
         label, entry = split_label(text, "racers")
-        name, *words = shlex.split(entry) or [""]
+        name, *words = _words(entry, text)
         library, colon, algorithm = name.partition(":")
         if colon:
             library = choose("library", library, PEERS)
@@ -131,11 +131,25 @@ class Race:
         Console(highlight=False).print(table)
 
 
+def _words(entry: str, text: str) -> list[str]:
+    try:
+        return shlex.split(entry) or [""]
+    except ValueError as error:
+        raise UserError(f"--racers {text!r} cannot be read: {error}") from None
+
+
 def _settings(words: list[str]) -> dict[str, Any]:
-    """`--net-arch 128 128 --learning-rate 1e-3` as keyword arguments; values are read as JSON."""
+    """`--net-arch 128 128 --use-sde` as keyword arguments: JSON values, else text; none is True."""
     settings: dict[str, Any] = {}
     for part in re.split(r"(?:^|\s)--(?=[a-z])", " ".join(words))[1:]:
         name, *values = part.split()
-        read = [json.loads(value) for value in values]
+        read = [_json_or_text(value) for value in values] or [True]
         settings[name.replace("-", "_")] = read[0] if len(read) == 1 else read
     return settings
+
+
+def _json_or_text(value: str) -> Any:
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value

@@ -79,26 +79,30 @@ class HeadBatchRenorm(nn.Module):
 
     def forward(self, x: Tensor, *, of_batch: bool) -> Tensor:
         """Normalise by the statistics of the batch, or by running ones."""
-        mean, var = self._of_batch(x) if of_batch else (of(x, self.mean), of(x, self.var))
-        gain = of(x, self.scale) * torch.rsqrt(var + BATCH_EPS)
+        if of_batch:
+            mean, size = self._of_batch(x)
+        else:
+            mean, size = of(x, self.mean), (of(x, self.var) + BATCH_EPS).sqrt()
+        gain = of(x, self.scale) / size
         return torch.addcmul(of(x, self.shift), x - mean, gain)
 
     def _of_batch(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of a batch, (h, 1, width); with a graph they move the running ones."""
+        """Mean and deviation of a batch, (h, 1, width); with a graph it moves the running ones."""
         correction = min(1, x.shape[1] - 1)  # Unbiased, but for a batch of one row.
         var, mean = torch.var_mean(x, 1, correction=correction, keepdim=True)
+        size = (var + BATCH_EPS).sqrt()
         with torch.no_grad():
             running = (self.var + BATCH_EPS).sqrt()
             corrected = self.updates > RENORM_AFTER
             most = torch.where(corrected, MOST_SCALE, 1.0)
-            ratio = (var + BATCH_EPS).sqrt().div_(running).clamp(1 / most, most)
+            ratio = (size / running).clamp(1 / most, most)
             most = torch.where(corrected, MOST_SHIFT, 0.0)
             shift = (mean - self.mean).div_(running).clamp(-most, most)
         if torch.is_grad_enabled() and self.scale.requires_grad:  # Not in a slow copy.
             self.mean.lerp_(mean.detach(), MOMENTUM)
             self.var.lerp_(var.detach(), MOMENTUM)
             self.updates.add_(1)
-        return mean - shift * var.sqrt() / ratio, var / ratio.square()
+        return mean - shift * size / ratio, size / ratio
 
 
 def of(x: Tensor, parameter: Tensor) -> Tensor:

@@ -43,6 +43,8 @@ class ObsMoments(nn.Module):
 
     def normalize(self, obs: Tensor) -> Tensor:
         """(obs - mean) / deviation within CLIP, float32: (b, o)."""
+        if self._count[0] < 2:  # There is no deviation yet.
+            return obs.clamp(-CLIP, CLIP)
         if not self._affine:
             # The floor is a share of the mean, so that the task's units do not matter. What has
             # never changed equals its mean and becomes 0 by any scale, if that is finite.
