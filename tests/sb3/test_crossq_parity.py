@@ -5,6 +5,17 @@ from typing import Any
 
 import pytest
 import torch
+from parity import (
+    ADAM_EPS,
+    HIDDEN,
+    B,
+    close,
+    make_batch,
+    make_ours,
+    make_theirs,
+    task_spec,
+    train_theirs,
+)
 from torch import Tensor, nn
 
 from bridgerl.actors.sac import SAC, SACConfig
@@ -12,18 +23,6 @@ from bridgerl.critics.cdq import CDQConfig
 from bridgerl.nn import layers
 from bridgerl.nn.heads import Features, Heads
 from bridgerl.nn.trunk import BatchNormed
-from bridgerl.types import Batch
-from sb3.test_sb3_parity import (
-    ADAM_EPS,
-    HIDDEN,
-    B,
-    _agent,
-    _close,
-    _model,
-    _spec,
-    _train,
-    batch,  # noqa: F401 - a fixture
-)
 
 contrib = pytest.importorskip("sb3_contrib")
 
@@ -31,16 +30,17 @@ UPDATES = 4
 assert_close = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-5)
 
 
-def test_crossq_steps_equal_sb3_contrib(batch: Batch) -> None:  # noqa: F811
+def test_crossq_steps_equal_sb3_contrib() -> None:
     """Before renormalisation sets in: theirs is inexact there where variances are small."""
+    batch = make_batch()
     kwargs = {"net_arch": list(HIDDEN), "renorm_warmup_steps": layers.RENORM_AFTER}
     kwargs |= {"optimizer_kwargs": {"eps": ADAM_EPS}}
-    model = _model(contrib.CrossQ, policy_kwargs=kwargs, policy_delay=1, ent_coef="auto_0.2")
+    model = make_theirs(contrib.CrossQ, policy_kwargs=kwargs, policy_delay=1, ent_coef="auto_0.2")
     with torch.no_grad():  # Theirs adds 1e-6 inside a logarithm, which shows at the actions' edge.
         model.actor.log_std.bias.fill_(-3.0)
         model.actor.mu.weight.mul_(0.1)
     how = {"hidden": HIDDEN, "trunk": "batchnorm", "grad_clip": None}
-    agent = _agent(
+    agent = make_ours(
         SACConfig(adam_eps=ADAM_EPS, temperature=0.2, **how),
         CDQConfig(adam_eps=2 * ADAM_EPS, polyak=1.0, **how),  # As theirs halves the loss.
     )
@@ -55,13 +55,13 @@ def test_crossq_steps_equal_sb3_contrib(batch: Batch) -> None:  # noqa: F811
     for update in range(UPDATES):
         torch.manual_seed(update)  # Theirs draws the target's noise first here.
         actor._target_noise.set_state(torch.get_rng_state())
-        torch.randn(B, _spec().action_dim)
+        torch.randn(B, task_spec().action_dim)
         actor._policy_noise.set_state(torch.get_rng_state())
         torch.manual_seed(update)
-        logged = _train(model, batch)
+        logged = train_theirs(model, batch)
         ours = agent.figures(batch) | agent.update(batch)
-        _close(ours["critic/loss"], 2 * logged["train/critic_loss"])
-        _close(ours["actor/loss"], logged["train/actor_loss"])
+        close(ours["critic/loss"], 2 * logged["train/critic_loss"])
+        close(ours["actor/loss"], logged["train/actor_loss"])
     for h in range(2):
         assert_close(_critic_state(online, h), _module_state(theirs[h]))
         assert_close(_critic_state(agent.critic.target, h), _module_state(theirs[h]))

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from bridgerl.nn.settings import AdamConfig
+from bridgerl.nn.settings import LearnerConfig
 
 if TYPE_CHECKING:
     from bridgerl.actors.base import Actor
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ActorConfig(AdamConfig, ABC):
+class ActorConfig(LearnerConfig, ABC):
     """Settings that every actor has."""
 
     section: ClassVar[str] = "actor"

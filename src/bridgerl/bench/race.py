@@ -76,10 +76,8 @@ def race(config: RunConfig, heat: Heat, core: int) -> dict[str, list[float]]:
     with tuned_process(1), closing(stage), closing(Task(config.env, heat.seed)) as task:
         state = RunState(config, task)
         task.reset(0)
-        step, judge = (
-            TrainStep(state, config.train, config.warmup),
-            EvalConfig(episodes=heat.episodes),
-        )
+        step = TrainStep(state, config.train, config.warmup)
+        judge = EvalConfig(episodes=heat.episodes)
 
         def look() -> float:
             key = state.counters.step

@@ -127,17 +127,21 @@ class DBC(QuantileCritic):
 
     def loss(self, batch: Batch, boot: Bootstrap, cost: QuantileCost = quantile_huber) -> Tensor:
         """Mean over t = 0 and a random t of quantile loss + anchor_weight * anchor loss."""
-        c, (quantile, anchor) = self.config, self._terms(self._fit(batch, boot), cost)
-        return (c.quantile_weight * quantile + c.anchor_weight * anchor).mean()  # Eq. 12
+        c, fit = self.config, self._fit(batch, boot)
+        total = c.quantile_weight * self._quantile_loss(fit, cost)
+        if c.anchor_weight > 0:
+            total = total + c.anchor_weight * self._anchor_loss(fit)
+        return total.mean()  # Eq. 12
 
-    def _terms(self, fit: Fit, cost: QuantileCost) -> tuple[Tensor, Tensor]:
-        """Quantile and anchor loss of every prediction: (b, 2 h, k) each."""
-        quantile = cost(fit.pred, fit.y, fit.tau, self.kappa)  # Eq. 8
-        anchor = huber(fit.pred, fit.label[:, None], self.kappa)  # Eq. 11
-        if self.config.reduction == "sum":
-            n_atoms, n_targets = fit.pred.shape[2], fit.y.shape[1]
-            return n_atoms * n_targets * quantile, n_atoms * anchor
-        return quantile, anchor
+    def _quantile_loss(self, fit: Fit, cost: QuantileCost) -> Tensor:
+        """Of every prediction (Eq. 8): (b, 2 h, k)."""
+        n = fit.pred.shape[2] * fit.y.shape[1] if self.config.reduction == "sum" else 1
+        return n * cost(fit.pred, fit.y, fit.tau, self.kappa)
+
+    def _anchor_loss(self, fit: Fit) -> Tensor:
+        """Of every prediction (Eq. 11): (b, 2 h, k)."""
+        n = fit.pred.shape[2] if self.config.reduction == "sum" else 1
+        return n * huber(fit.pred, fit.label[:, None], self.kappa)
 
     def _fit(self, batch: Batch, boot: Bootstrap) -> Fit:
         """Targets, and predictions at t = 0 and at a random t (Alg. 1)."""
@@ -168,7 +172,7 @@ class DBC(QuantileCritic):
     def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """Both losses by time, targets, crossing quantiles, and whether labels leak."""
         fit = self._fit(batch, boot)
-        return describe_fit(fit, *self._terms(fit, quantile_huber))
+        return describe_fit(fit, self._quantile_loss(fit, quantile_huber), self._anchor_loss(fit))
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of all heads' atoms at random levels, with a graph through every step: (b,)."""

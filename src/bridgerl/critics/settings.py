@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from bridgerl.nn.settings import AdamConfig
+from bridgerl.nn.settings import LearnerConfig
 
 if TYPE_CHECKING:
     from bridgerl.critics.base import Critic
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CriticConfig(AdamConfig, ABC):
+class CriticConfig(LearnerConfig, ABC):
     """Settings that every critic has."""
 
     section: ClassVar[str] = "critic"

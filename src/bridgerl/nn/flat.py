@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from bridgerl.nn.settings import AdamConfig
+from bridgerl.nn.settings import LearnerConfig
 
 
 @torch.no_grad()
@@ -66,7 +66,7 @@ class GuardedAdam(nn.Module):
             self.register_buffer(name, torch.zeros(()))
 
     @classmethod
-    def of(cls, config: AdamConfig, net: nn.Module) -> Self:
+    def of(cls, config: LearnerConfig, net: nn.Module) -> Self:
         """The optimiser a config asks for, on a network's parameters."""
         return cls(
             net.parameters(),

@@ -9,7 +9,7 @@ TrunkName = Literal["plain", "layernorm", "simba", "batchnorm"]
 
 
 @dataclass(frozen=True)
-class AdamConfig:
+class LearnerConfig:
     """Settings of everything that learns, by Adam."""
 
     section: ClassVar[str]
