@@ -164,12 +164,30 @@ def test_an_entrant_that_diverged_comes_last_without_a_gap() -> None:
     assert (first["gap"], last["w1"]) == (None, None)
 
 
-def test_the_interval_covers_as_often_as_it_says() -> None:
+@pytest.mark.parametrize("n_problems", [2, 6, 40])
+def test_the_interval_covers_as_often_as_it_says(n_problems: int) -> None:
     rng, hits = np.random.default_rng(0), 0
-    for _ in range(200):
-        _, low, high = paired_interval(rng.normal(1, 2, 40), draws=500)
+    for _ in range(1000):
+        interval = paired_interval(rng.normal(1, 2, n_problems))
+        assert interval is not None
+        _, low, high = interval
         hits += low < 1 < high
-    assert 180 <= hits <= 198
+    assert 929 <= hits <= 971  # Three standard errors.
+
+
+def test_one_problem_has_no_interval() -> None:
+    assert paired_interval(np.array([1.2])) is None
+
+
+def test_nobody_is_best_where_all_diverged() -> None:
+    rows = compare(results(ours=[None, 2.0], theirs=[None, 1.0]))
+    assert {row["entrant"]: row["best_on"] for row in rows} == {"ours": 0, "theirs": 1}
+
+
+@pytest.mark.parametrize("seed", [1014, 1161, 2354])
+def test_all_but_certain_returns_are_drawn_again(seed: int) -> None:
+    process = draw_process(seed)
+    assert Grid.over(process).step < 2e-3 * moments(process)[1][0]
 
 
 def test_the_league_plays_random_problems(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

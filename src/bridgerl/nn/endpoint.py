@@ -20,7 +20,7 @@ from bridgerl.nn.trunk import Trunk
 CACHED = 2**18
 """Numbers of one layer that cross the bridge together without a graph: 1 MB, a core's cache."""
 OUTERMOST = 1e-5
-"""Levels nearer to 0 or 1 are embedded as this."""
+"""Levels nearer to 0 or 1 have this one's logarithms."""
 
 
 class Context(NamedTuple):
@@ -97,7 +97,7 @@ class EndpointNet(nn.Module):
         self._widths = (n_embed, n_features if factored else 0)  # Of a level's own part, its gate.
         self.embed_tau = HeadCosine(n_heads, n_embed, sum(self._widths), tails=factored)
         self.embed_t = HeadCosine(n_heads, n_embed)
-        # One layer in parts: their fan-in is that of all inputs together.
+        # One layer in parts: their fan-in is that of all inputs, products not counted twice.
         total = n_features + 2 * n_embed + 1
 
         def part(n_in: int, *, bias: bool = False) -> HeadLinear:
@@ -133,7 +133,7 @@ class EndpointNet(nn.Module):
 
         Features (h, f, b), levels (h, width, k, b or 1), gate (h, f, k, b or 1).
         """
-        if gate.shape[3] > 1:
+        if gate.shape[3] != 1:
             product = from_product((features[:, :, None] * gate).flatten(2))
             return product.view_as(levels) + self.from_features(features)[:, :, None] + levels
         # Levels that the batch shares multiply the weights instead: all is one small product.

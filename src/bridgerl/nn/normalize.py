@@ -67,8 +67,8 @@ class ReturnScale(nn.Module):
     """How large the discounted sum of an episode's rewards so far is, over all steps so far.
 
     By its root mean square. Its deviation goes to 0 where rewards are constant, or become so
-    under a good policy, and values would grow without bound. Steps before an episode's first
-    reward say nothing of its size: with them, a rare reward would pass for a large one.
+    under a good policy, and values would grow without bound. Sums of 0, as before an episode's
+    first reward, say nothing of its size: with them, a rare reward would pass for a large one.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from bridgerl.runs import store
 if TYPE_CHECKING:
     from bridgerl.studies.manifest import Manifest
 
-EXTRAS = ("plotly", "scipy", "jinja2")
+EXTRAS = ("plotly", "jinja2")
 
 
 def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:

@@ -22,8 +22,8 @@ CELLS = 2**16
 """Points of the grid that returns are computed on."""
 SETTLED = 1e-5
 """Change, over the deviation, below which a backup has found the fixed point."""
-CERTAIN = 1e-3
-"""Deviation of a return below which a problem is drawn again; rewards are of order 1 then."""
+COARSEST = 2e-3
+"""Step of the grid, over the return's deviation, above which a problem is drawn again."""
 SIDES = (-0.5, 0.5)
 """Actions that are asked about: rewards depend on the sign of an action alone."""
 KINDS = ("bandit", "chain", "loop", "graph")
@@ -40,11 +40,14 @@ class Process(NamedTuple):
 
 
 def draw_process(seed: int) -> Process:
-    """A bandit, chain, loop or graph with random rewards; returns deviate by 40 to 120."""
+    """A bandit, chain, loop or graph with random rewards; state 0's return deviates by 40 to 120.
+
+    Returns that are certain, or all but certain, are drawn again: their truth would be the grid's.
+    """
     # The legacy generator: its draws are the same in every version of NumPy.
     rng = RandomState(derive_seed(seed, "random-problem") % 2**32)
     process = _draw_unscaled(rng)
-    while (spread := moments(process)[1][0]) < CERTAIN:  # Nothing to learn.
+    while Grid.over(process).step > COARSEST * (spread := moments(process)[1][0]):
         process = _draw_unscaled(rng)
     return process._replace(rewards=process.rewards * (rng.uniform(40, 120) / spread))
 
