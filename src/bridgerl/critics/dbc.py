@@ -128,20 +128,20 @@ class DBC(QuantileCritic):
     def loss(self, batch: Batch, boot: Bootstrap, cost: QuantileCost = quantile_huber) -> Tensor:
         """Mean over t = 0 and a random t of quantile loss + anchor_weight * anchor loss."""
         c, fit = self.config, self._fit(batch, boot)
-        total = c.quantile_weight * self._quantile_loss(fit, cost)
+        total = weigh(c.quantile_weight, self._quantile_loss(fit, cost))
         if c.anchor_weight > 0:
-            total = total + c.anchor_weight * self._anchor_loss(fit)
+            total = total + weigh(c.anchor_weight, self._anchor_loss(fit))
         return total.mean()  # Eq. 12
 
     def _quantile_loss(self, fit: Fit, cost: QuantileCost) -> Tensor:
         """Of every prediction (Eq. 8): (b, 2 h, k)."""
         n = fit.pred.shape[2] * fit.y.shape[1] if self.config.reduction == "sum" else 1
-        return n * cost(fit.pred, fit.y, fit.tau, self.kappa)
+        return weigh(n, cost(fit.pred, fit.y, fit.tau, self.kappa))
 
     def _anchor_loss(self, fit: Fit) -> Tensor:
         """Of every prediction (Eq. 11): (b, 2 h, k)."""
         n = fit.pred.shape[2] if self.config.reduction == "sum" else 1
-        return n * huber(fit.pred, fit.label[:, None], self.kappa)
+        return weigh(n, huber(fit.pred, fit.label[:, None], self.kappa))
 
     def _fit(self, batch: Batch, boot: Bootstrap) -> Fit:
         """Targets, and predictions at t = 0 and at a random t (Alg. 1)."""
@@ -151,7 +151,6 @@ class DBC(QuantileCritic):
             atoms = self._atoms(batch.next_obs, boot.action, tau, target=True)
             y = bellman(batch, boot, drop_top(atoms, c.n_drop))  # Eq. 7
             tau = self._levels.ascending(b, c.n_online, self._draws)
-            label = sample_quantile(y, tau)  # Eq. 10
             if c.bridge_input == "path":
                 prefix, t = self._walk.draw_prefix(b, self._steps)
             else:
@@ -161,13 +160,13 @@ class DBC(QuantileCritic):
         at = net.at(torch.cat([self._walk.times[:1], t]))
         end_0 = net(context, at[..., :1], context.start)  # Eq. 6 from z_0 = tau
         with torch.no_grad():
-            goal = label[:, None] if c.bridge_input == "label" else end_0
+            goal = sample_quantile(y, tau)[:, None] if c.bridge_input == "label" else end_0
             z_t = torch.lerp(goal, context.start, share)  # Eq. 5
             if prefix is not None:
                 z_t = _cross(net, context, prefix)
         end_t = net(context, at[..., 1:], z_t)  # Eq. 6
         pred = torch.cat([end_0, end_t], 1)
-        return Fit(pred, y, tau, label, t, share, (context.start, z_t), (end_0, end_t))
+        return Fit(pred, y, tau, t, share, (context.start, z_t), (end_0, end_t))
 
     def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """Both losses by time, targets, crossing quantiles, and whether labels leak."""
@@ -201,6 +200,11 @@ class DBC(QuantileCritic):
         contexts = net.contexts(torch.cat([obs, action], -1), tau)
         parts = [_cross(net, context, walk).permute(1, 2, 0) for context in contexts]
         return torch.cat(parts, 2).permute(2, 0, 1)
+
+
+def weigh(weight: float, loss: Tensor) -> Tensor:
+    """A weight of 1 costs nothing, neither now nor in the gradient."""
+    return loss if weight == 1 else weight * loss
 
 
 def _cross(net: EndpointNet, context: Context, walk: Walk) -> Tensor:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from bridgerl.ops.quantile import sample_quantile
 from bridgerl.types import Metrics
 
 T_BINS = 5
@@ -19,8 +20,6 @@ class Fit(NamedTuple):
     """Targets, ascending: (b, n)."""
     tau: Tensor
     """Levels, ascending: (b or 1, k)."""
-    label: Tensor
-    """Sample quantiles of the targets: (b, k)."""
     t: Tensor
     """Bridge times: (b,)."""
     share: Tensor
@@ -29,6 +28,11 @@ class Fit(NamedTuple):
     """Positions at times 0 and t: (b, h, k) each."""
     ends: tuple[Tensor, Tensor]
     """Endpoints predicted from there: (b, h, k) each."""
+
+    @property
+    def label(self) -> Tensor:
+        """Sample quantiles of the targets (Eq. 10): (b, k)."""
+        return sample_quantile(self.y, self.tau)
 
 
 def describe_fit(fit: Fit, quantile: Tensor, anchor: Tensor) -> Metrics:

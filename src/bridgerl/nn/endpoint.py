@@ -138,7 +138,8 @@ class EndpointNet(nn.Module):
             return product.view_as(levels) + self.from_features(features)[:, :, None] + levels
         # Levels that the batch shares multiply the weights instead: all is one small product.
         v, w = self.from_features.weight[:, :, None], from_product.weight[:, :, None]
-        weight = torch.addcmul(v, w, gate.permute(0, 3, 2, 1)).flatten(1, 2)  # (h, width k, f)
+        gate = gate.permute(0, 3, 2, 1).contiguous()  # Or the product takes its odd strides.
+        weight = torch.addcmul(v, w, gate).flatten(1, 2)  # (h, width k, f)
         met = torch.baddbmm(levels.flatten(1, 2), weight, features)
         return met.unflatten(1, levels.shape[1:3])
 
@@ -156,8 +157,7 @@ class EndpointNet(nn.Module):
             x = torch.addcmul(context.base, self.from_z.weight, flat, value=gain)
         # A time of its own for every transition, the same for all its atoms; or one for all.
         own = at.shape[2] > 1
-        x = (x.view(h, -1, k, b) + at[:, :, None]).flatten(2) if own else x.add_(at)
-        x = torch.relu_(x)
+        x = (x.view(h, -1, k, b) + at[:, :, None]).relu_().flatten(2) if own else x.add_(at).relu_()
         *hidden, readout = self.rest
         for layer in hidden:
             x = torch.relu_(layer(x))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from bridgerl.nn.layers import HeadLinear
+from bridgerl.nn.layers import HeadLinear, of
 from bridgerl.nn.mlp import MLP, Activation
 from bridgerl.nn.settings import TrunkName
 from bridgerl.nn.trunk import make_trunk
@@ -23,8 +23,8 @@ class Heads(nn.Module):
 
     def forward(self, x: Tensor, n_heads: int | None = None) -> Tensor:
         """Stack the outputs of every head, or of the first so many, on axis 1."""
-        weight, bias = (p[:n_heads] for p in self._affine)
-        return torch.baddbmm(bias, weight, self.trunk(x, n_heads)).permute(2, 0, 1)
+        y, (weight, bias) = self.trunk(x, n_heads), self._affine
+        return torch.baddbmm(of(y, bias), of(y, weight), y).permute(2, 0, 1)
 
 
 class Features(nn.Module):

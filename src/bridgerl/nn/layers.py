@@ -35,8 +35,10 @@ class HeadLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply every head's map."""
-        x, weight = x.expand(len(self.weight), -1, -1), self.weight
-        return torch.bmm(weight, x) if self.bias is None else torch.baddbmm(self.bias, weight, x)
+        weight, bias = self.weight, self.bias
+        if x.dim() == 2 or len(x) != len(weight):
+            x = x.expand(len(weight), -1, -1)
+        return torch.bmm(weight, x) if bias is None else torch.baddbmm(bias, weight, x)
 
     def rows(self, x: Tensor) -> Tensor:
         """Apply the maps of the first heads to the rows of each: (h, n, in) -> (h, n, out)."""

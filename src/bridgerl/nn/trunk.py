@@ -16,7 +16,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from bridgerl.nn.layers import HeadBatchRenorm, HeadLayerNorm, HeadLinear
+from bridgerl.nn.layers import HeadBatchRenorm, HeadLayerNorm, HeadLinear, of
 from bridgerl.nn.settings import TrunkName
 
 EXPANSION = 4
@@ -50,7 +50,7 @@ class Plain(Trunk):
         h = n_heads or self.n_heads
         y = x.t().expand(h, -1, -1)
         for weight, bias in self._affine:
-            y = torch.relu_(torch.baddbmm(bias[:h], weight[:h], y))
+            y = torch.relu_(torch.baddbmm(of(y, bias), of(y, weight), y))
         return y
 
 
