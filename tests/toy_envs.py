@@ -44,6 +44,14 @@ class Endless(Point):
         return obs, reward, False, False, info
 
 
+class Coin(Endless):
+    """Pays 1 or -1 by chance: at discount 1/2 the return is uniform on [-2, 2]."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        obs, _, terminated, truncated, info = super().step(action)
+        return obs, float(self.np_random.choice([-1, 1])), terminated, truncated, info
+
+
 class Exploding(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
     """A MuJoCo pendulum whose state is thrown far away at every tenth step."""
 
@@ -74,6 +82,7 @@ class Loud(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
 gym.register("Point-v0", "toy_envs:Point", max_episode_steps=50)
 gym.register("HugeReward-v0", "toy_envs:HugeReward", max_episode_steps=50)
 gym.register("Endless-v0", "toy_envs:Endless")
+gym.register("Coin-v0", "toy_envs:Coin", max_episode_steps=20)
 gym.register("Exploding-v0", "toy_envs:Exploding")
 for _factor in (1, 1000, 1024):
     gym.register(f"Loud{_factor}-v0", "toy_envs:Loud", kwargs={"factor": float(_factor)})

@@ -15,6 +15,7 @@ from bridgerl.actors.base import Actor
 from bridgerl.config import TrainConfig
 from bridgerl.critics import CriticConfig
 from bridgerl.critics.base import Critic
+from bridgerl.errors import UserError
 from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams, derive_seed
@@ -47,6 +48,8 @@ class Agent(nn.Module):
         self._actor_q = critic.q if actor.follows_gradient else critic.q_rank
         self._target_q = partial(critic.q_rank, target=True)
         self.device = next(actor.parameters()).device
+        self.shifts: Tensor | None = None
+        """What calibration adds to quantiles at midpoint levels: (k,)."""
 
     def begin(self, obs: np.ndarray, env: int = 0) -> None:
         """Take note of an episode's first observation, (o,)."""
@@ -74,10 +77,28 @@ class Agent(nn.Module):
         seen = self.normalizer.normalize_obs(obs)
         return self.normalizer.in_task_units(self.critic.q_rank(seen, action))
 
-    def quantiles(self, obs: Tensor, action: Tensor, tau: Tensor) -> Tensor:
-        """Quantiles of the return at levels tau (b or 1, k): (b, k)."""
+    def quantiles(
+        self, obs: Tensor, action: Tensor, tau: Tensor, *, calibrated: bool = False
+    ) -> Tensor:
+        """Quantiles of the return at levels tau (b or 1, k): (b, k).
+
+        With `calibrated` as `bridgerl calibrate --recalibrate` corrects them.
+        """
         seen = self.normalizer.normalize_obs(obs)
-        return self.normalizer.in_task_units(self.critic.quantiles(seen, action, tau))
+        z = self.normalizer.in_task_units(self.critic.quantiles(seen, action, tau))
+        return self._calibrate(z, tau.to(z)) if calibrated else z
+
+    def _calibrate(self, z: Tensor, tau: Tensor) -> Tensor:
+        """Shift every quantile by what its level lacks, and put them in order again."""
+        if self.shifts is None:
+            hint = "run bridgerl calibrate RUN --recalibrate, then load_agent"
+            raise UserError(f"these weights were not recalibrated; {hint}")
+        k, tau = len(self.shifts), tau.expand_as(z)
+        at = (tau * k - 0.5).clamp(0, k - 1)
+        low = at.long().clamp(max=max(k - 2, 0))
+        high = (low + 1).clamp(max=k - 1)
+        shifted = z + torch.lerp(self.shifts[low], self.shifts[high], at - low)
+        return torch.empty_like(z).scatter_(-1, tau.argsort(-1), shifted.sort(-1).values)
 
     def particles(self, obs: Tensor, action: Tensor, n: int) -> Tensor:
         """N equally likely returns: (b, n)."""

@@ -19,6 +19,7 @@ from bridgerl.errors import BridgeError, choose
 VERBS = {
     "train": "cli.train:Train",
     "evaluate": "cli.runs:Evaluate",
+    "calibrate": "cli.runs:Calibrate",
     "league": "cli.truth:League",
     "toy": "cli.truth:Toy",
     "bridge-error": "cli.truth:EndpointError",

@@ -3,14 +3,20 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
+from rich.console import Console
+from rich.table import Table
 
+from bridgerl.cli.output import progress, writing
 from bridgerl.errors import require, require_seeds
+from bridgerl.plots import check_plotting
+from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.verify import compare, verify
 from bridgerl.training.play import play
-from bridgerl.truth.calibration import calibrate, describe
+from bridgerl.truth import calibration
+from bridgerl.truth.values import describe, value_run
 
 Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
 
@@ -39,7 +45,7 @@ class Evaluate:
         require(self.episodes >= 1, "episodes", self.episodes, "must be at least 1")
         require_seeds("seed", self.seed)
         how = (self.run, self.weights, self.episodes, self.seed)
-        result = play(*how) | ({"values": calibrate(*how)} if self.values else {})
+        result = play(*how) | ({"values": value_run(*how)} if self.values else {})
         text = (
             f"{result['env']}: return {result['mean']:.1f} +- {result['std']:.1f} over "
             f"{self.episodes} episodes ({self.weights} weights, step {result['step']:,})"
@@ -47,6 +53,87 @@ class Evaluate:
         text += f"\n{describe(result['values'])}" if self.values else ""
         print(json.dumps(result) if self.json else text)
         return 0
+
+
+@dataclass(frozen=True)
+class Calibrate:
+    """Ask whether a run's return distribution is right: every state is played on many times.
+
+    Learned quantiles are held against the returns of the policy that the critic values.
+    Example: bridgerl calibrate runs/Hopper-v5/sac-dbc-lite/seed0 --recalibrate
+    """
+
+    run: Run
+    """Run folder."""
+    states: int = 20
+    """States, each of an episode of its own."""
+    returns: int = 64
+    """Returns that are played from each."""
+    recalibrate: bool = False
+    """Keep a correction fitted on half of the states; the figures are of the other half."""
+    weights: Literal["best", "last"] = "best"
+    """Which weights to load."""
+    seed: int = 0
+    """Seed of the episodes."""
+    plot: bool = True
+    """Draw calibration.png into the run folder."""
+    json: bool = False
+    """Print JSON."""
+
+    def __call__(self) -> int:
+        least = 4 if self.recalibrate else 1
+        require(
+            least <= self.states <= 10_000, "states", self.states, f"must be from {least} to 10000"
+        )
+        require(2 <= self.returns <= 10_000, "returns", self.returns, "must be from 2 to 10000")
+        require_seeds("seed", self.seed)
+        if self.plot:
+            check_plotting()
+        with progress(2 * self.states, "calibrating") as bar:
+            result = calibration.calibrate(
+                self.run,
+                self.weights,
+                (self.states, self.returns),
+                self.seed,
+                recalibrate=self.recalibrate,
+                tick=lambda: bar.advance(bar.task_ids[0]),
+            )
+        if self.plot:
+            with writing(self.run):
+                calibration.draw_calibration(result, RunFolder(self.run).calibration_picture)
+        if self.json:
+            print(json.dumps({k: v for k, v in result.items() if k != "shown"}))
+        else:
+            self._show(result)
+        return 0
+
+    def _show(self, result: dict[str, Any]) -> None:
+        columns = {"as trained": result["figures"]}
+        columns |= {"recalibrated": result["after"]} if "after" in result else {}
+        table = Table(title=f"{result['weights']} weights, step {result['step']:,}")
+        table.add_column("")
+        for name in columns:
+            table.add_column(name, justify="right")
+        rows = {"value": "value", "return": "return", "return's deviation": "deviation"}
+        for label, key in rows.items():
+            table.add_row(label, *(f"{figures[key]:.1f}" for figures in columns.values()))
+        shares = {
+            "W1": "w1",
+            "  of it chance": "w1_chance",
+            "CRPS above the truth's": "crps_excess",
+        }
+        shares |= {f"error in {key}": key for key in ("location", "scale", "shape")}
+        for label, key in shares.items():
+            table.add_row(label, *(f"{figures[key]:.1%}" for figures in columns.values()))
+        for share in result["figures"]["coverage"]:
+            cells = (f"{figures['coverage'][share]:.0%}" for figures in columns.values())
+            table.add_row(f"{float(share):.0%} interval covers", *cells)
+        Console(highlight=False).print(table)
+        print("W1, CRPS and errors in % of the return's deviation")
+        for name, figures in columns.items():
+            print(f"{name}: {calibration.say(figures)}")
+        if self.plot:
+            print(f"picture: {RunFolder(self.run).calibration_picture}")
 
 
 @dataclass(frozen=True)

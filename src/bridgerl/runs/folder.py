@@ -35,6 +35,8 @@ class RunFolder:
         self.timing_file = path / "timing.jsonl"
         self.evaluations_file = path / "evaluations.npz"
         self.values_file = path / "values.json"
+        self.calibration_file = path / "calibration.json"
+        self.calibration_picture = path / "calibration.png"
         self.done_file = path / "DONE"
         self.failures_file = path / "run.log"
         self.lock_file = path / "run.lock"
@@ -231,6 +233,21 @@ class RunFolder:
         with contextlib.suppress(BridgeError):  # Of a run without checkpoints, nothing is current.
             current = found["step"] == step_of(self.weights(found["weights"]))
         return found | {"relative_q_bias": share, "current": current}
+
+    def write_calibration(self, result: dict[str, Any]) -> None:
+        """Leave what `bridgerl calibrate` found, with the weights it is of."""
+        store.publish_file(self.calibration_file, store.to_sealed_json(result))
+
+    def shifts(self, step: int) -> list[float]:
+        """What corrects the quantiles of the weights of a step; none if nobody has measured it."""
+        if not self.calibration_file.is_file():
+            return []
+        path = self.calibration_file
+        found = store.open_sealed_json(store.read_json_bytes(path), str(path))
+        shifts = found.get("shifts", [])
+        ok = isinstance(shifts, list) and all(isinstance(z, float) for z in shifts)
+        store.require_intact(ok, path, "no shifts of quantiles")
+        return shifts if found.get("step") == step else []
 
 
 def step_of(checkpoint: Path) -> int:

@@ -36,8 +36,11 @@ class Outcome(NamedTuple):
 class Task:
     """One plain environment. Every episode has its own seed, so it can be replayed alone."""
 
-    def __init__(self, env_id: str, seed: int, purpose: str = "env") -> None:
-        self.env = make(env_id)
+    def __init__(
+        self, env_id: str, seed: int, purpose: str = "env", *, limited: bool = True
+    ) -> None:
+        """`limited`: whether its time limit holds, if it has one."""
+        self.env = make(env_id, limited=limited)
         try:
             self.spec = check_spaces(env_id, self.env)
         except UserError:
@@ -57,7 +60,7 @@ class Task:
     @property
     def time_limit(self) -> int | None:
         """Steps after which an episode is cut off, if the environment says so."""
-        return None if self.env.spec is None else self.env.spec.max_episode_steps
+        return None if self.env.spec is None else gym.spec(self.env.spec.id).max_episode_steps
 
     def reset(self, *key: int) -> np.ndarray:
         """Begin the episode with this key; returns its first observation, float32."""
@@ -98,6 +101,10 @@ class Task:
         for action in actions:
             self.step(action)
 
+    def reseed(self, *key: int) -> None:
+        """Give the episode under way other randomness from here on."""
+        self.env.np_random = np.random.default_rng(derive_seed(self._seed, "reseed", *key))
+
     def close(self) -> None:
         self.env.close()
 
@@ -122,7 +129,7 @@ class Task:
         return EnvFault(f"{self.spec.env_id}: {what} at step {step} of the episode seeded {seed}")
 
 
-def make(env_id: str) -> gym.Env[Any, Any]:
+def make(env_id: str, *, limited: bool = True) -> gym.Env[Any, Any]:
     """Make a registered or `module:Name-v0` environment, or refuse with the nearest id."""
     _mujoco.set_mju_user_warning(lambda _: None)  # Or MUJOCO_LOG.TXT appears; we read counters.
     if ":" in env_id and os.getcwd() not in sys.path:
@@ -131,7 +138,8 @@ def make(env_id: str) -> gym.Env[Any, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             # Its checker only warns, and in the middle of our output; ours refuses.
-            return gym.make(env_id, disable_env_checker=True)
+            limit = None if limited else -1
+            return gym.make(env_id, max_episode_steps=limit, disable_env_checker=True)
     except (gym.error.NameNotFound, gym.error.VersionNotFound, gym.error.NamespaceNotFound):
         module = env_id[: env_id.find(":") + 1]
         hint = nearest(env_id, [module + name for name in gym.registry])

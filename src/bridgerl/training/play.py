@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from bridgerl.agent import Agent, build_agent, build_normalizer, plays
 from bridgerl.config import RunConfig
 from bridgerl.errors import UserError
@@ -41,6 +43,8 @@ def load_agent(run: Path | str, weights: Which = "best") -> tuple[Agent, int]:
     given = {k: v for k, v in given.items() if plays(k)}
     check_fit(given, wanted, str(path / checkpoint.TENSORS))
     agent.load_state_dict(given, strict=False)
+    if shifts := folder.shifts(step_of(path)):
+        agent.shifts = torch.tensor(shifts)
     return agent, step_of(path)
 
 

@@ -16,7 +16,7 @@ from bridgerl.cli.main import main
 from bridgerl.config import EvalConfig, TrainConfig
 from bridgerl.errors import UserError
 from bridgerl.training.envs import Outcome
-from bridgerl.truth.calibration import comparable, compare, describe, measure, soft_returns
+from bridgerl.truth.values import comparable, compare, describe, measure, soft_returns
 from bridgerl.types import Bootstrap
 from conftest import TINY, Run
 
