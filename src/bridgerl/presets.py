@@ -72,7 +72,7 @@ def environments() -> list[str]:
 def resolve(env: str, actor: str = "sac", critic: str = "dbc", preset: str = "lite") -> RunConfig:
     """The defaults of one actor-critic pair on one environment, before flags."""
     values = choose("preset", preset, PRESETS)
-    family = env.rpartition("-v")[0] or env
+    family = (env.rpartition("-v")[0] or env).rpartition("/")[2]
     pair, task, own = PAIRS.get((actor, critic)), TASKS.get(family), values.get(f"env.{env}")
     layers = [values, pair or {}, task or {}, own or {}]
     steps = [layer["steps"] for layer in layers if "steps" in layer]

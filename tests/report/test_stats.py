@@ -256,3 +256,17 @@ def test_dbc_takes_more_than_twice_the_time_of_cdq_and_tqc():
 
 def test_only_one_step_misses_by_more_than_21_percent():
     assert [m for m, row in paper.EULER.items() if max(row) > 21] == [1]
+
+
+def test_pairs_of_seeds_cancel_what_they_share() -> None:
+    rng = np.random.default_rng(0)
+    shared = rng.normal(0, 100, 8)
+    scores = {"a": shared + 1 + rng.normal(0, 0.1, 8), "b": shared + rng.normal(0, 0.1, 8)}
+    cells = {(name, "t"): stats.summarise(list(x)) for name, x in scores.items()}
+    seeds = {(name, "t"): dict(enumerate(x)) for name, x in scores.items()}
+    claim = Beats("a", "b", "t")
+    assert stats.judge(claim, cells).word == "undecided"
+    verdict = stats.judge(claim, cells, seeds=seeds)
+    assert verdict.word == "holds"
+    assert verdict.interval is not None
+    assert verdict.interval.low == pytest.approx(0.9, abs=0.1)

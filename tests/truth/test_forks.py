@@ -17,7 +17,7 @@ from bridgerl.errors import UserError
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams
 from bridgerl.training.envs import Task
-from bridgerl.truth.forks import fork_run, horizon, reach, returns_from
+from bridgerl.truth.forks import Plan, fork, horizon, policy_of, reach, returns_from
 from bridgerl.truth.values import soft_returns
 from bridgerl.types import EnvSpec
 
@@ -38,15 +38,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def config_of(env: str, discount: float, actor: str = "td3", n_step: int = 1) -> RunConfig:
+def config_of(env: str, actor: str = "td3") -> RunConfig:
     config = resolve(env, actor, "cdq")
     small = {"hidden": (8,)}
-    return replace(
-        config,
-        actor=replace(config.actor, **small),
-        critic=replace(config.critic, **small),
-        train=replace(config.train, discount=discount, n_step=n_step),
-    )
+    parts = {"actor": replace(config.actor, **small), "critic": replace(config.critic, **small)}
+    return replace(config, **parts)
 
 
 def agent_of(config: RunConfig) -> Agent:
@@ -54,8 +50,8 @@ def agent_of(config: RunConfig) -> Agent:
 
 
 def test_returns_of_a_coin_are_uniform_whatever_the_state() -> None:
-    config = config_of("toy_envs:Coin-v0", 0.5)
-    forks = fork_run(agent_of(config), config, (3, 400), seed=0)
+    agent = agent_of(config_of("toy_envs:Coin-v0"))
+    forks = fork(policy_of(agent), Plan("toy_envs:Coin-v0", 3, 400, 0.5, seed=0))
     assert forks.obs.shape == (3, 3)
     assert forks.action.shape == (3, 2)
     for returns in forks.returns:
@@ -66,10 +62,11 @@ def test_returns_of_a_coin_are_uniform_whatever_the_state() -> None:
 
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_a_fork_sums_up_what_an_episode_sums_up(n_step: int) -> None:
-    config = config_of("toy_envs:Point-v0", 0.8, "sac", n_step)
-    steps, task = horizon(0.8), Task("toy_envs:Point-v0", 5, "fork", limited=False)
-    start = reach(agent_of(config), task, (0,), 4, np.random.default_rng(0))
-    (total,) = returns_from(agent_of(config), [task], start, config)
+    env = "toy_envs:Point-v0"
+    config, plan = config_of(env, "sac"), Plan(env, 1, 1, 0.8, 5, cost_every=n_step)
+    steps, task = horizon(0.8), Task(env, 5, "fork", limited=False)
+    start = reach(policy_of(agent_of(config)), task, (0,), 4, np.random.default_rng(0))
+    (total,) = returns_from(policy_of(agent_of(config)), [task], start, plan)
     # The same by hand: an equal agent draws equal noise.
     agent, rewards, costs = agent_of(config), [], [0.0]
     task.replay(start.key, start.actions)
@@ -89,8 +86,9 @@ def test_a_fork_sums_up_what_an_episode_sums_up(n_step: int) -> None:
 
 
 def test_a_state_is_one_that_the_policy_reached() -> None:
-    config, task = config_of("toy_envs:Point-v0", 0.8), Task("toy_envs:Point-v0", 0, "fork")
-    start = reach(agent_of(config), task, (7,), 6, np.random.default_rng(0))
+    env = "toy_envs:Point-v0"
+    policy, task = policy_of(agent_of(config_of(env))), Task(env, 0, "fork")
+    start = reach(policy, task, (7,), 6, np.random.default_rng(0))
     assert len(start.actions) == 6
     task.replay((7,), start.actions)
     np.testing.assert_array_equal(task.obs, start.obs)

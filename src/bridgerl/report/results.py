@@ -25,13 +25,16 @@ def summarise_source(source: Source) -> dict[str, Any]:
     study, scale = (STUDIES[made.study], SCALES[made.scale]) if made else (study, None)
     decides = scale is None or scale.decides
     samples = {key: _samples(runs, key) for key in study.measures}
+    judged = [key for key, measure in study.measures.items() if measure.judges]
+    seeds = {key: _seeds(runs, key) for key in judged} if study.paired else {}
     exact = {(part.setting, part.task) for run in runs for part in run.parts if part.exact}
     cells = {key: _cells(found, exact) for key, found in samples.items()}
-    claims = [_claim(claim, cells, study.paper_cells(), decides) for claim in study.claims]
+    own = {key: (cells[key], seeds.get(key)) for key in judged}
+    claims = [_claim(claim, own, study.paper_cells(), decides) for claim in study.claims]
     # What was not run says least, so it comes last.
     claims.sort(key=lambda c: next(iter(c["verdicts"].values()))["word"] == stats.NOT_RUN)
     counts: dict[str, dict[str, int]] = {}
-    for key in study.measures if claims else ():
+    for key in judged if claims else ():
         words = Counter(claim["verdicts"][key]["word"] for claim in claims)
         counts[key] = {word: words[word] for word in stats.WORDS}
     own_problems = [f"{run.name}: {problem}" for run in runs for problem in run.problems]
@@ -84,6 +87,17 @@ def _samples(runs: Iterable[Run], measure: str) -> Samples:
     return found
 
 
+def _seeds(runs: Iterable[Run], measure: str) -> stats.Seeds:
+    """The same, seed by seed."""
+    found: dict[tuple[str, str], dict[Any, float]] = {}
+    for run in runs:
+        for part in run.parts if run.finished else ():
+            if measure in part.scores:
+                cell = found.setdefault((part.setting, part.task), {})
+                cell[run.seed] = part.scores[measure]
+    return found
+
+
 def _cells(samples: Samples, exact: set[tuple[str, str]]) -> Cells:
     """Means and deviations; what follows from formulas has none."""
     return {
@@ -106,9 +120,17 @@ def _printed(study: Study, setting: str, task: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _claim(claim: Claim, cells: dict[str, Cells], printed: Cells, decides: bool) -> dict[str, Any]:
+def _claim(
+    claim: Claim,
+    found: dict[str, tuple[Cells, stats.Seeds | None]],
+    printed: Cells,
+    decides: bool,
+) -> dict[str, Any]:
     known = all(cell in printed for cell in claim.cells())
-    ours = {key: stats.judge(claim, own, decides=decides) for key, own in cells.items()}
+    ours = {
+        key: stats.judge(claim, cells, decides=decides, seeds=seeds)
+        for key, (cells, seeds) in found.items()
+    }
     return {
         "text": claim.text,
         "verdicts": {key: _verdict(verdict) for key, verdict in ours.items()},

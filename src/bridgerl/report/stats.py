@@ -1,8 +1,8 @@
 """Uncertainty of few seeds: IQM, probability of improvement, intervals and verdicts of claims."""
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -118,8 +118,28 @@ class Verdict(NamedTuple):
     reason: str = ""
 
 
-def judge(claim: Claim, cells: Cells, *, decides: bool = True) -> Verdict:
-    """Holds or not if the whole interval says so, and the scores are meant to decide anything."""
+Seeds = Mapping[tuple[str, str], Mapping[Any, float]]
+"""Scores by setting and task, then by seed."""
+
+
+def paired_interval(contrast: Contrast, seeds: Seeds) -> Interval | None:
+    """Student's interval of a contrast over the seeds that all its settings have; two or more."""
+    parts = [(slope, seeds[setting, task]) for slope, setting, task in contrast.terms]
+    common = sorted(set.intersection(*(set(scores) for _, scores in parts)), key=str)
+    if len(common) < 2:
+        return None
+    sums = np.array([sum(slope * scores[seed] for slope, scores in parts) for seed in common])
+    low, high = mean_interval(sums)
+    return Interval(float(low), float(high))
+
+
+def judge(
+    claim: Claim, cells: Cells, *, decides: bool = True, seeds: Seeds | None = None
+) -> Verdict:
+    """Holds or not if the whole interval says so, and the scores are meant to decide anything.
+
+    With `seeds`, equal ones are compared in pairs.
+    """
     missing = [f"{cell[0]} on {cell[1]}" for cell in claim.cells() if cell not in cells]
     if missing:
         return Verdict(NOT_RUN, reason=f"no finished run of {', '.join(missing)}")
@@ -135,7 +155,10 @@ def judge(claim: Claim, cells: Cells, *, decides: bool = True) -> Verdict:
         return Verdict(UNDECIDED, reason="a ratio needs positive numbers")
     if all(c.std == 0 for c in own) and not exact:
         return Verdict(UNDECIDED, value, reason="equal seeds tell nothing of their spread")
-    low, high = interval = contrast_interval(contrast, cells)
+    interval = contrast_interval(contrast, cells)
+    if seeds is not None and isinstance(contrast, Contrast):
+        interval = paired_interval(contrast, seeds) or interval
+    low, high = interval
     if not decides and not exact:
         return Verdict(UNDECIDED, value, interval, "runs of this scale decide nothing")
     if low > 0 or high < 0:

@@ -113,6 +113,8 @@ class Measure(NamedTuple):
 
     head: str
     says: str
+    judges: bool = True
+    """Whether claims are about it."""
 
 
 class Figure(NamedTuple):
@@ -139,8 +141,10 @@ class Study(ABC):
     claims: tuple[Claim, ...] = ()
 
     measures: ClassVar[dict[str, Measure]]
-    """By key; claims are judged on each."""
+    """By key."""
     figure: ClassVar[Figure]
+    paired: ClassVar[bool] = False
+    """Whether equal seeds of two settings share their data, so that they are compared in pairs."""
     pools_tasks: ClassVar[bool] = False
     """Whether scores of several tasks can be summed up once divided by a baseline's."""
 

@@ -13,7 +13,13 @@ from bridgerl.presets import command_of, flags, resolve
 from bridgerl.runs import store
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.result import RESULT, read_result
-from bridgerl.truth.settings import EndpointConfig, LeagueCell, ToyConfig
+from bridgerl.truth.settings import (
+    EndpointConfig,
+    EvaluationCell,
+    LeagueCell,
+    PolicyData,
+    ToyConfig,
+)
 
 TOY, ENDPOINT = "toy", "endpoint error"
 """The tasks of jobs that have but one."""
@@ -24,7 +30,7 @@ class Job:
     """A piece of work with a name, a folder and the command that repeats it."""
 
     kind: str
-    """train, toy, league or endpoint; `studies.run.work` runs each."""
+    """train, toy, league, evaluation or endpoint; `studies.run.work` runs each."""
     setting: str
     task: str
     """With the setting, the cell of the table it belongs to."""
@@ -107,6 +113,24 @@ def league_cell(job: Job) -> LeagueCell:
     name = critic.pop("type")
     config: CriticConfig = decode_fields(choose("critic", name, CRITICS), critic, "critic")
     return decode_fields(LeagueCell, data | {"critic": name, "config": config}, "cell")
+
+
+def evaluation_job(setting: str, cell: EvaluationCell, folder: Path) -> Job:
+    """A critic that learns a frozen policy's returns."""
+    work = store.plain(cell.identity())
+    command = f"bridgerl reproduce evaluation --seeds {cell.seed}"
+    where = (cell.data.task, cell.seed, folder)
+    return Job("evaluation", setting, *where, cell.updates, command, work)
+
+
+def evaluation_cell(job: Job) -> EvaluationCell:
+    """What such a job asks for."""
+    data, critic = dict(job.work), dict(job.work["critic"])
+    name = critic.pop("type")
+    config: CriticConfig = decode_fields(choose("critic", name, CRITICS), critic, "critic")
+    policy = decode_fields(PolicyData, data["data"], "data")
+    given = data | {"data": policy, "critic": name, "config": config}
+    return EvaluationCell(**given)
 
 
 def endpoint_job(config: EndpointConfig, folder: Path) -> Job:

@@ -13,6 +13,7 @@ import numpy as np
 from bridgerl.errors import EnvFault, UserError, nearest
 from bridgerl.runs.folder import versions
 from bridgerl.streams import derive_seed
+from bridgerl.training.noise import register_noisy
 from bridgerl.types import EnvSpec
 
 # Untyped on purpose: the engine is a compiled module without stubs.
@@ -20,6 +21,9 @@ _mujoco: Any = importlib.import_module("mujoco")
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 _NAMES = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC", "mjWARN_BADCTRL")
 MUJOCO_DIVERGED = [getattr(_mujoco.mjtWarning, name).value for name in _NAMES]
+
+
+register_noisy()
 
 
 class Outcome(NamedTuple):

@@ -13,7 +13,7 @@ from bridgerl.plots import COLORS, TRUTH, legend_below, panels, save
 from bridgerl.runs.folder import RunFolder, Which
 from bridgerl.training.play import playing
 from bridgerl.truth import scores
-from bridgerl.truth.forks import Forks, fork_run
+from bridgerl.truth.forks import Forks, Plan, fork, policy_of
 
 LEVELS = 256
 """Quantiles that are read of every state."""
@@ -38,7 +38,16 @@ def calibrate(
     are those of the other states, before and after.
     """
     with playing(run, weights, 1, seed) as player:
-        forks = fork_run(player.agent, player.config, shape, seed, tick)
+        train, longest = player.config.train, player.config.eval.max_steps
+        plan = Plan(
+            player.config.env,
+            *shape,
+            train.discount,
+            seed,
+            cost_every=train.n_step,
+            longest=longest,
+        )
+        forks = fork(policy_of(player.agent), plan, tick)
         learned = read_quantiles(player.agent, forks)
     result: dict[str, Any] = {"weights": weights, "step": player.step, "seed": seed}
     looks, drawn = {"learned": learned}, forks.returns

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bridgerl.truth.settings import INTERVALS
+
 Array = NDArray[np.float64]
-INTERVALS = (0.5, 0.8, 0.95)
-"""Shares of returns that central intervals should cover."""
 BINS = 20
 """Of the histogram of probability integral transforms."""
 

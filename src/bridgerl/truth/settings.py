@@ -17,6 +17,8 @@ FIRST_UNSEEN = 1_000
 """Random problems below this seed are for tuning, those from it on for reports."""
 EXAMPLE = f"{RANDOM}{FIRST_UNSEEN}..{FIRST_UNSEEN + 39}"
 MOST_SEEDS = 10_000
+INTERVALS = (0.5, 0.8, 0.95)
+"""Shares of returns that central intervals should cover."""
 
 
 def read_problems(texts: Iterable[str]) -> tuple[str, ...]:
@@ -51,6 +53,42 @@ class LeagueCell:
         critic = {"type": self.critic, **asdict(self.config)}
         budget = {"updates": self.updates, "batch": self.batch}
         return {"problem": self.problem, "critic": critic, "seed": self.seed, **budget}
+
+
+@dataclass(frozen=True)
+class PolicyData:
+    """A frozen policy and what is gathered of it, once for all critics."""
+
+    task: str
+    policy_steps: int = 50_000
+    """Steps of the SAC+CDQ run whose last policy it is."""
+    transitions: int = 50_000
+    """That critics learn from."""
+    states: int = 64
+    """Held out, at which they are judged."""
+    returns: int = 64
+    """Played from each state."""
+    discount: float = 0.95
+    """Lower than in training: returns are over sooner, and values settle in fewer updates."""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class EvaluationCell:
+    """One critic that learns a frozen policy's returns, and the budget that all share."""
+
+    data: PolicyData
+    critic: str
+    config: CriticConfig
+    seed: int
+    updates: int = 6_000
+    batch: int = 128
+
+    def identity(self) -> dict[str, Any]:
+        """All that decides the result but the machine and its versions."""
+        critic = {"type": self.critic, **asdict(self.config)}
+        budget = {"updates": self.updates, "batch": self.batch}
+        return {"data": asdict(self.data), "critic": critic, "seed": self.seed, **budget}
 
 
 class Affine(NamedTuple):

@@ -13,10 +13,10 @@ from bridgerl.agent import build_agent, plays
 from bridgerl.bench.ours import folderless
 from bridgerl.config import RunConfig, decode, decode_fields
 from bridgerl.streams import Streams
-from bridgerl.studies.jobs import Job, league_cell
+from bridgerl.studies.jobs import Job, evaluation_cell, league_cell
 from bridgerl.training.envs import Task
 from bridgerl.truth.league import run_cell
-from bridgerl.truth.settings import ToyConfig
+from bridgerl.truth.settings import PROBLEMS, EvaluationCell, LeagueCell, ToyConfig
 from bridgerl.truth.toy import run_toy
 from bridgerl.types import EnvSpec
 
@@ -68,6 +68,8 @@ def calibrate(jobs: Iterable[Job], seconds: float, tick: Callable[[], None]) -> 
             case "league":
                 cell = replace(league_cell(job), updates=20)
                 cost = StepCost(1 / run_cell(cell)["figures"]["updates_per_second"])
+            case "evaluation":
+                cost = StepCost(time_evaluation(evaluation_cell(job)))
             case _:
                 cost = StepCost(1e-3)  # It follows from a formula.
         if cost.learn > share / 4:
@@ -150,6 +152,15 @@ def time_toy(toy: ToyConfig) -> StepCost:
     iteration = between.sum() + (toy.steps_per_iteration - 1) * np.median(backup)
     whole = toy.fit_steps * np.median(fit) + toy.iterations * iteration
     return StepCost(float(whole) / toy.updates)
+
+
+def time_evaluation(cell: EvaluationCell) -> float:
+    """Seconds of an update, as in the league; the policies, a fraction of the whole, are left out.
+
+    The league's problems have other sizes, but the same critic.
+    """
+    known = LeagueCell(PROBLEMS[0], cell.critic, cell.config, cell.seed, 20, cell.batch)
+    return 1 / run_cell(known)["figures"]["updates_per_second"]
 
 
 def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:

@@ -21,10 +21,12 @@ from bridgerl.runs import store
 from bridgerl.runs.folder import RunFolder, versions
 from bridgerl.runs.result import RESULT, Result, ResultCell, write_result
 from bridgerl.studies.endpoint_bias import rule_name
-from bridgerl.studies.jobs import Job, job_from, league_cell
+from bridgerl.studies.evaluation import SCORES
+from bridgerl.studies.jobs import Job, evaluation_cell, job_from, league_cell
 from bridgerl.training.loop import Stopped, train
 from bridgerl.training.process import StopSignal
 from bridgerl.truth.endpoint import error_table
+from bridgerl.truth.evaluation import run_evaluation
 from bridgerl.truth.league import run_cell
 from bridgerl.truth.settings import EndpointConfig, ToyConfig
 from bridgerl.truth.toy import run_toy
@@ -72,6 +74,17 @@ def _league(job: Job) -> Found:
     return [ResultCell(job.setting, job.task, job.seed, data["figures"], curve)], data
 
 
+def _evaluation(job: Job) -> Found:
+    """Policies and their data lie beside the cells that share them."""
+    cell = evaluation_cell(job)
+    mark = store.sha256(store.to_json(job.work["data"]))[:12]
+    figures = run_evaluation(cell, job.folder.parents[1] / f"policy-{mark}")
+    covered = {f"covers_{share}": value for share, value in figures["coverage"].items()}
+    scores = {key: figures[key] for key in SCORES} | covered
+    curve = [[(i + 0.5) / len(figures["pit"]), share] for i, share in enumerate(figures["pit"])]
+    return [ResultCell(job.setting, job.task, job.seed, scores, curve)], figures
+
+
 def _endpoint(job: Job) -> Found:
     """The curve of a rule stands in its first cell; a logarithm has no place for rounding alone."""
     cells: list[ResultCell] = []
@@ -85,7 +98,12 @@ def _endpoint(job: Job) -> Found:
     return cells, {}
 
 
-COMPUTE: dict[str, Callable[[Job], Found]] = {"toy": _toy, "league": _league, "endpoint": _endpoint}
+COMPUTE: dict[str, Callable[[Job], Found]] = {
+    "toy": _toy,
+    "league": _league,
+    "evaluation": _evaluation,
+    "endpoint": _endpoint,
+}
 
 
 def perform(text: str) -> tuple[str, str]:
