@@ -23,6 +23,7 @@ from bridgerl.bridge.schedule import (
 )
 from bridgerl.bridge.walk import (
     Rule,
+    Walk,
     endpoint_error,
     sample,
     step_weights,
@@ -31,6 +32,7 @@ from bridgerl.bridge.walk import (
 from bridgerl.cli.main import main
 from bridgerl.errors import UserError
 from bridgerl.studies.paper import EULER
+from bridgerl.truth.endpoint import biased_value, weight_sum
 
 LEFT_ENDPOINTS = {1: (31.30, 89.88, 89.88), 2: (13.63, 27.28, 15.47), 5: (4.95, 8.28, 6.84)}
 FIVE_STEPS = {
@@ -199,7 +201,7 @@ def test_the_command_prints_and_draws_the_papers_table(
     for n_steps, cells in EULER.items():
         for name, cell in zip(("constant", "linear", "cosine"), cells, strict=True):
             assert round(found["right", name][str(n_steps)], 2) == cell
-            assert found["integral", name][str(n_steps)] < 1e-10
+            assert found["exact", name][str(n_steps)] < 1e-10
     assert (tmp_path / "bridge-error.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -212,3 +214,21 @@ def test_the_command_takes_any_rate_and_number_of_steps(
     assert right["percent"]["7"] == pytest.approx(100 * endpoint_error(Constant(3.0), 7, "right"))
     assert left["percent"]["7"] == pytest.approx(100 * endpoint_error(Constant(3.0), 7, "left"))
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("n_steps", [1, 2, 5, 10])
+@pytest.mark.parametrize("rule", ["exact", "left", "right"])
+def test_a_walk_with_weights_that_miss_one_changes_the_discount(rule: Rule, n_steps: int) -> None:
+    discount, tau = 0.5, torch.linspace(0.005, 0.995, 100)
+    walk, z = Walk.of(Constant(), n_steps, rule), torch.zeros(100)
+    for _ in range(200):  # Backups of reward 1 for ever, by a network that knows its own answer.
+        z = 1 + discount * sample(lambda _, i, z=z: z, tau, walk.weights)
+    total = weight_sum(rule, n_steps)
+    assert sum(walk.weights) == pytest.approx(total)
+    assert float(z.mean()) == pytest.approx(biased_value(discount, total), rel=1e-5)
+    assert (total == pytest.approx(1)) == (rule == "exact")
+
+
+def test_left_weights_diverge_at_the_usual_discount() -> None:
+    assert 0.99 * weight_sum("left", 5) == pytest.approx(1.039, abs=5e-4)
+    assert math.isinf(biased_value(0.99, weight_sum("left", 5)))

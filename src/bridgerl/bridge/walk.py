@@ -9,7 +9,7 @@ from torch import Tensor
 from bridgerl.bridge.schedule import Schedule, velocity, xi
 from bridgerl.errors import require
 
-Rule = Literal["integral", "left", "right"]
+Rule = Literal["exact", "left", "right"]
 EndpointFn = Callable[[Tensor, int], Tensor]
 """(z, i) -> endpoint predicted at the time where step i begins, of z's shape."""
 
@@ -20,12 +20,12 @@ def uniform_times(n_steps: int) -> Tensor:
     return torch.linspace(0, 1, n_steps + 1, dtype=torch.float64)
 
 
-def step_weights(schedule: Schedule, times: Tensor, rule: Rule = "integral") -> Tensor:
-    """Weight of each step: (M,). `integral` is xi(t_i) - xi(t_{i+1}), exact on any partition.
+def step_weights(schedule: Schedule, times: Tensor, rule: Rule = "exact") -> Tensor:
+    """Weight of each step: (M,). `exact` is xi(t_i) - xi(t_{i+1}), the integral of the speed.
 
     `left` and `right` are Euler's c(t) dt with c at that end; their sums miss 1: the endpoint bias.
     """
-    if rule == "integral":
+    if rule == "exact":
         return -xi(schedule, times).diff()
     at = times[:-1] if rule == "left" else times[1:]
     return velocity(schedule, at) * times.diff()
@@ -43,10 +43,10 @@ class Walk(NamedTuple):
     weights: list[float]
 
     @classmethod
-    def of(cls, schedule: Schedule, n_steps: int) -> "Walk":
-        """Equal steps from start to end, with exact weights (Eq. 20)."""
+    def of(cls, schedule: Schedule, n_steps: int, rule: Rule = "exact") -> "Walk":
+        """Equal steps from start to end, by default with exact weights (Eq. 20)."""
         times = uniform_times(n_steps)
-        return cls(times[:-1].float(), [float(w) for w in step_weights(schedule, times)])
+        return cls(times[:-1].float(), [float(w) for w in step_weights(schedule, times, rule)])
 
     def draw_prefix(self, b: int, generator: torch.Generator) -> "tuple[Walk, Tensor]":
         """The walk to where a random step begins, not the first, and that time, (b,)."""

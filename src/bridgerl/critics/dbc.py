@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bridgerl.bridge.schedule import ScheduleName, make_schedule, xi
-from bridgerl.bridge.walk import Walk, draw_times, sample
+from bridgerl.bridge.walk import Rule, Walk, draw_times, sample
 from bridgerl.critics.base import CriticConfig, QuantileCritic
 from bridgerl.critics.diagnostics import Fit, describe_fit
 from bridgerl.nn.endpoint import Context, EndpointNet
@@ -48,6 +48,8 @@ class DBCConfig(CriticConfig):
     """Share of the pooled target atoms to drop from the top: the median of the paper's tasks."""
     bridge_steps: int = 5
     """Steps M from level to return."""
+    rule: Rule = "exact"
+    """Weights of the steps: exact integrals, or Euler's with the speed at the left or right end."""
     schedule: ScheduleName = "constant"
     """How the bridge's drift rate changes over its time."""
     theta: float = 1.0
@@ -119,8 +121,8 @@ class DBC(QuantileCritic):
         super().__init__(config, EndpointNet(c.n_heads, n_features, hidden, trunk, **how))
         self.config, self.kappa = config, config.kappa
         self._schedule = make_schedule(c.schedule, c.theta, c.theta_min, c.theta_max)
-        self._walk = Walk.of(self._schedule, c.bridge_steps)
-        self._actor_walk = Walk.of(self._schedule, c.actor_walk_steps)
+        self._walk = Walk.of(self._schedule, c.bridge_steps, c.rule)
+        self._actor_walk = Walk.of(self._schedule, c.actor_walk_steps, c.rule)
         self._levels = Levels(c.stratified, c.shared_levels)
         self._draws, self._actor_draws = streams("quantile_levels"), streams("actor_levels")
         self._times, self._steps = streams("bridge_time"), streams("bridge_step", "cpu")

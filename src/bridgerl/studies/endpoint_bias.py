@@ -10,8 +10,8 @@ from bridgerl.truth.settings import EndpointConfig
 
 
 def rule_name(rule: str, schedule: str) -> str:
-    """A row of the table; `integral` are the exact weights."""
-    name = "exact integral" if rule == "integral" else f"Euler, {rule} endpoint"
+    """A row of the table; `exact` are integrals."""
+    name = "exact integral" if rule == "exact" else f"Euler, {rule} endpoint"
     return f"{name}, {schedule}"
 
 
@@ -42,7 +42,7 @@ class EndpointStudy(Study):
 
 def _misses_less(name: str, m: int) -> Beats:
     says = f"{name}: exact weights miss by less than Euler's at M = {m}"
-    return Beats(RIGHT[name], rule_name("integral", name), f"M = {m}", says=says)
+    return Beats(RIGHT[name], rule_name("exact", name), f"M = {m}", says=says)
 
 
 STUDY = EndpointStudy(

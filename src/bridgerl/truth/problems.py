@@ -161,6 +161,16 @@ def _stochastic_transition(name: str) -> Problem:
     return Problem(name, "mixing next states", step, (query,), n_states=3)
 
 
+def sure_loop(discount: float) -> Problem:
+    """Reward 1 for ever: the return is 1 / (1 - discount)."""
+
+    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Transition:
+        return Transition(np.ones(len(state)), state, np.zeros(len(state), bool))
+
+    queries = (Query(0, 0.0, lambda tau: np.full(tau.shape, 1 / (1 - discount))),)
+    return Problem("sure-loop", "a wrong discount", step, queries, discount=discount)
+
+
 _MAKERS = (_two_point, _bernoulli_loop, _mixture_chain, _heavy_tail)
 _MAKERS += (_risky_choice, _stochastic_transition)
 PROBLEMS = {name: make(name) for name, make in zip(settings.PROBLEMS, _MAKERS, strict=True)}

@@ -15,6 +15,8 @@ RANDOM = "random:"
 """Before a seed or a range of seeds: problems drawn from them, see `random_problems`."""
 FIRST_UNSEEN = 1_000
 """Random problems below this seed are for tuning, those from it on for reports."""
+SURE = "sure-loop:"
+"""Before a discount: reward 1 for ever, so that the return is certain."""
 EXAMPLE = f"{RANDOM}{FIRST_UNSEEN}..{FIRST_UNSEEN + 39}"
 MOST_SEEDS = 10_000
 INTERVALS = (0.5, 0.8, 0.95)

@@ -1,12 +1,15 @@
 """Pictures of a study's jobs that are done, besides the curves of its report."""
 
 from pathlib import Path
+from typing import Any
 
 from bridgerl.plots import can_plot
 from bridgerl.runs.result import RESULT, read_result
 from bridgerl.studies.jobs import Job
 from bridgerl.studies.run.league import cell_result
+from bridgerl.truth.endpoint import biased_value, draw_values, weight_sum
 from bridgerl.truth.league_plots import draw_distances, draw_price
+from bridgerl.truth.settings import SURE
 from bridgerl.truth.toy import draw_toy, join_toys
 
 
@@ -18,6 +21,18 @@ def draw(jobs: list[Job], folder: Path) -> None:
     found = {job: read_result(job.folder / RESULT).data for job in done}
     if toys := [data for job, data in found.items() if job.kind == "toy"]:
         draw_toy(join_toys(toys), folder / "toy.png")
-    if cells := [cell_result(job, data) for job, data in found.items() if job.kind == "league"]:
+    known = {j: data for j, data in found.items() if j.kind == "league" and SURE not in j.task}
+    if cells := [cell_result(job, data) for job, data in known.items()]:
         draw_distances(cells, folder / "distances.png")
         draw_price(cells, folder / "price.png")
+    if points := [p for job, data in found.items() for p in value_points(job, data)]:
+        draw_values(points, folder / "values.png")
+
+
+def value_points(job: Job, data: dict[str, Any]) -> list[tuple[str, float, float]]:
+    """Predicted and learned value of a sure loop, under the rule of its walk."""
+    if job.kind != "league" or not job.task.startswith(SURE) or data["figures"]["mean"] is None:
+        return []
+    critic, discount = job.work["critic"], float(job.task.removeprefix(SURE))
+    total = weight_sum(critic["rule"], critic["bridge_steps"])
+    return [(critic["rule"], biased_value(discount, total), data["figures"]["mean"])]

@@ -90,7 +90,7 @@ def _endpoint(job: Job) -> Found:
     cells: list[ResultCell] = []
     for row in error_table(decode_fields(EndpointConfig, job.work, "endpoint")):
         name, percents = rule_name(row["rule"], row["schedule"]), row["percent"]
-        curve = [] if row["rule"] == "integral" else [[m, percents[m]] for m in percents]
+        curve = [] if row["rule"] == "exact" else [[m, percents[m]] for m in percents]
         for m, percent in percents.items():
             scores = {"percent": percent}
             cells.append(ResultCell(name, f"M = {m}", None, scores, curve, exact=True))
