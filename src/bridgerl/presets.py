@@ -23,7 +23,7 @@ PRESETS: dict[str, Overrides] = {
         "critic.cdq": {"hidden": (256, 256)},
         "critic.dsac": {"hidden": (256, 256)},
         "critic.iqn": {"hidden": (128, 128), "merged": (128,)}
-        | {"n_target": 16, "n_online": 16, "n_actor": 8}
+        | {"n_target": 16, "n_online": 16, "n_actor": 8, "n_rank": 8}
         | {"stratified": True, "shared_levels": True},
         "critic.tqc": {"hidden": (256, 256)},
         "critic.vf": {"hidden": (128, 128), "velocity_weight": 0.1, "z_scale": 30.0}
@@ -31,14 +31,13 @@ PRESETS: dict[str, Overrides] = {
         "critic.vdrl": {"hidden": (64, 64), "diffusion_steps": 10, "z_scale": 100.0}
         | {"n_target": 4, "n_actor": 2, "n_rank": 2, "bounded": True},
         "critic.dbc": {"network": "factored", "hidden": (256, 96), "particle": (16, 16)}
-        | {"n_target": 10, "n_online": 16, "n_actor": 8, "actor_steps": 2}
+        | {"n_target": 10, "n_online": 16, "n_actor": 8, "n_rank": 8, "actor_steps": 2}
         | {"stratified": True, "shared_levels": True, "z_scale": 30.0}
         | {"bridge_input": "self", "anchor_weight": 0.0},
         "env.InvertedPendulum-v5": {"steps": 30_000, "actor": {"lr": 1e-3}, "critic": {"lr": 1e-3}}
-        | {"actor.qvpo": {"hidden": (64, 64), "entropy_updates": 30_000}}
+        | {"actor.qvpo": {"hidden": (64, 64)}}
         | {"train": {"warmup": 1_000}, "eval": {"every": 1_000}, "save": {"every": 5_000}},
         "env.InvertedDoublePendulum-v5": {"steps": 60_000}
-        | {"actor.qvpo": {"entropy_updates": 60_000}}
         | {"train": {"warmup": 1_000}, "eval": {"every": 2_000}, "save": {"every": 10_000}},
     },
 }

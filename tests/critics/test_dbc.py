@@ -170,7 +170,7 @@ def test_quantiles_of_the_target_are_the_targets() -> None:
     ("spread", "warned"), [(1.9, True), (2.1, False), (0.0, False), (float("nan"), False)]
 )
 def test_a_kappa_wide_against_the_returns_is_advised_against(spread: float, warned: bool) -> None:
-    advice = _dbc(kappa=1.0).advice({"critic/target_spread": spread})
+    advice = _dbc(kappa=1.0).advice({"critic/spread": spread})
     assert (advice is not None) == warned
     if advice is not None:
         assert "--critic.kappa 1 is large" in advice

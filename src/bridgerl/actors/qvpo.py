@@ -3,7 +3,7 @@
 No gradient of Q reaches the policy: it imitates its own best actions, weighted by advantage.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -15,6 +15,8 @@ from bridgerl.nn.heads import reader
 from bridgerl.ops.diffusion import Diffusion
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
+
+PAPER_UPDATES = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,9 @@ class QVPOConfig(TargetActorConfig):
     """Weight of each uniform action at the start, as a share of its state's advantage."""
     entropy_end: float = 0.002
     """Floor of the weight of uniform actions; a start below it stays as it is."""
-    entropy_updates: int = 1_000_000
-    """Actor updates over which the weight of uniform actions falls to zero, but for its floor."""
+    entropy_updates: int | None = None
+    """Actor updates over which the weight of uniform actions falls to zero, but for its floor;
+    None: those of the run, or a million where nobody knows them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -64,7 +67,13 @@ class QVPOConfig(TargetActorConfig):
         for name in ("noise_ratio", "entropy", "entropy_end"):
             ok = 0 <= getattr(self, name) < float("inf")
             self.require(ok, name, "must be finite and not negative")
-        self.require(self.entropy_updates >= 1, "entropy_updates", "must be at least 1")
+        ok = self.entropy_updates is None or self.entropy_updates >= 1
+        self.require(ok, "entropy_updates", "must be at least 1, or None")
+
+    def settled(self, updates: int) -> "QVPOConfig":
+        """Let the entropy fall over the run's own length."""
+        known = self.entropy_updates or max(updates // self.delay, 1)
+        return replace(self, entropy_updates=known)
 
     def build(self, spec: EnvSpec, streams: Streams) -> "QVPO":
         return QVPO(self, spec, streams)
@@ -140,7 +149,7 @@ class QVPO(TargetActor):
     def _entropy(self) -> Tensor:
         """Weight of a uniform action: falls linearly to its floor, 0-d."""
         c = self.config
-        left = 1 - self.n_updates / c.entropy_updates
+        left = 1 - self.n_updates / (c.entropy_updates or PAPER_UPDATES)
         return (c.entropy * left).clamp(min=min(c.entropy_end, c.entropy))
 
     def _sample(

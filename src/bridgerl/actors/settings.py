@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from bridgerl.nn.settings import LearnerConfig
 
@@ -27,6 +27,10 @@ class ActorConfig(LearnerConfig, ABC):
         super().__post_init__()
         self.require_widths("hidden")
         self.require(self.delay >= 1, "delay", "must be at least 1")
+
+    def settled(self, updates: int) -> Self:
+        """The same with all that depends on how many updates a run has filled in."""
+        return self
 
     @abstractmethod
     def build(self, spec: "EnvSpec", streams: "Streams") -> "Actor":

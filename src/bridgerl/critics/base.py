@@ -17,7 +17,7 @@ from bridgerl.ops.quantile import QuantileCost, quantile_huber, quantile_surroga
 from bridgerl.types import Batch, Bootstrap, Metrics
 
 WIDE_KAPPA = 0.5
-"""Share of the returns' standard deviation above which kappa is called too wide."""
+"""Share of the deviation of one state's return above which kappa is called too wide."""
 
 
 class Critic(nn.Module, ABC):
@@ -124,13 +124,13 @@ class QuantileCritic(Critic, ABC):
 
     def advice(self, metrics: Mapping[str, float]) -> str | None:
         """Within kappa the loss is quadratic: returns that vary no more get expectiles."""
-        kappa, spread = self.kappa, metrics["critic/target_spread"]
+        kappa, spread = self.kappa, metrics["critic/spread"]
         if not 0 < WIDE_KAPPA * spread < kappa:
             return None
         return (
-            f"--critic.kappa {kappa:g} is large against the spread {spread:.3g} of the returns and "
-            f"smears their distribution; try --critic.kappa {0.05 * spread:.1g}, or scale the "
-            "rewards up (--train.return-unit, if they are normalised)"
+            f"--critic.kappa {kappa:g} is large against the spread {spread:.3g} of one state's "
+            f"return and smears its distribution; try --critic.kappa {0.05 * spread:.1g}, or scale "
+            "the rewards up (--train.return-unit, if they are normalised)"
         )
 
 
@@ -140,4 +140,10 @@ def summarise(pred: Tensor, y: Tensor) -> Metrics:
         "critic/q": pred.mean(),
         "critic/target": y.mean(),
         "critic/target_spread": y.std(correction=0),
+        "critic/spread": spread_of(pred),
     }
+
+
+def spread_of(atoms: Tensor) -> Tensor:
+    """Deviation of a state's learned return (b, h, k), its root mean square over states: 0-d."""
+    return atoms.detach().var(-1, correction=0).mean().sqrt()

@@ -42,7 +42,7 @@ class DBCConfig(CriticConfig):
     """Atoms per head in the value the actor maximises."""
     actor_steps: int | None = None
     """Most steps of the walk behind that value; None, or under `path`, all M."""
-    n_rank: int = 8
+    n_rank: int = 64
     """Atoms per head, at fixed levels, in the value that ranks candidate actions."""
     drop: float = 12 / 128
     """Share of the pooled target atoms to drop from the top: the median of the paper's tasks."""

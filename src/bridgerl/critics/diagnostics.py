@@ -5,6 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from bridgerl.critics.base import spread_of
 from bridgerl.ops.quantile import sample_quantile
 from bridgerl.types import Metrics
 
@@ -47,6 +48,7 @@ def describe_fit(fit: Fit, quantile: Tensor, anchor: Tensor) -> Metrics:
     leak = (at_t - readable).abs().permute(1, 2, 0).mean((0, 1))
     metrics = {"critic/q_zero": fit.pred[:, :h].mean()}
     metrics |= {"critic/target": fit.y.mean(), "critic/target_spread": fit.y.std(correction=0)}
+    metrics["critic/spread"] = spread_of(at_zero)
     for name, term in (("quantile", quantile), ("anchor", anchor)):
         metrics[f"critic/{name}_loss"] = term[:, :h].mean()
         metrics[f"critic/{name}_loss_t"] = term[:, h:].mean()

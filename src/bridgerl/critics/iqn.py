@@ -34,7 +34,7 @@ class IQNConfig(CriticConfig):
     """Levels in the loss."""
     n_actor: int = 32
     """Levels in the value the actor maximises."""
-    n_rank: int = 8
+    n_rank: int = 32
     """Fixed levels in the value that ranks candidate actions."""
     n_embed: int = 64
     """Cosines in the embedding of a level."""

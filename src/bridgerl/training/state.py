@@ -56,7 +56,8 @@ class RunState:
         self.streams = Streams(config.seed, config.train.device)
         try:
             normalizer = build_normalizer(config.train, task.spec)
-            parts = (config.actor, config.critic)
+            updates = round(config.steps * config.train.updates_per_step)
+            parts = (config.actor.settled(updates), config.critic)
             self.agent: Agent = build_agent(*parts, task.spec, self.streams, normalizer)
             self.replay = Replay(config.train.buffer_size, task.spec)
         except RuntimeError as error:  # How torch says that memory cannot be had.

@@ -109,6 +109,8 @@ class ToyConfig:
 
     critics: tuple[str, ...] = ("flow", "dbc")
     """Critics to compare: flow, or any that trains agents."""
+    preset: str = "lite"
+    """Whose critics they are."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds; each gives a run per critic."""
     fit_steps: int = 10_000

@@ -32,6 +32,7 @@ from bridgerl.types import Batch, Bootstrap, EnvSpec
 N_PARTICLES = 10_000
 Z_0 = mixture_quantile((np.arange(N_PARTICLES) + 0.5) / N_PARTICLES)
 """Equally likely draws of the first distribution, ascending: modes at -100, 0 and 100."""
+GAUSSIAN = normal_quantiles(N_PARTICLES)[0].double().numpy()
 SHOWN = (0, 1, 5, 10)
 EDGES = np.linspace(-170, 170, 69)
 """Bins of the pictures, in units of Z_0."""
@@ -43,6 +44,7 @@ FIGURES = {
     "kurtosis": ("kurtosis", ".2f"),
     "bimodality": ("Sarle", ".3f"),
     "valley": ("valley", ".1%"),
+    "drift_kurtosis": ("drift", ".0%"),
 }
 """What is measured of a distribution, its head and its format in the table."""
 
@@ -50,7 +52,7 @@ FIGURES = {
 def critic_config(config: ToyConfig, name: str) -> CriticConfig:
     """A critic whose target is its frozen self: `track` copies all of it."""
     flow = FlowConfig(hidden=(config.flow_width,) * 3, sampler_steps=config.flow_steps)
-    critic = flow if name == "flow" else resolve("league", critic=name).critic
+    critic = flow if name == "flow" else resolve("league", critic=name, preset=config.preset).critic
     return replace(critic, lr=config.lr, polyak=1.0)
 
 
@@ -58,8 +60,7 @@ def run_toy(config: ToyConfig, tick: Callable[[], None] = lambda: None) -> dict[
     """Every critic with every seed, measured after each iteration; `tick` hears every update."""
     with tuned_process(1):
         runs = [_run(config, c, seed, tick) for c in config.critics for seed in config.seeds]
-    gaussian = normal_quantiles(N_PARTICLES)[0].double().numpy()
-    shapes = {"exact": shape_of(Z_0), "gaussian": shape_of(gaussian)}
+    shapes = {"exact": shape_of(Z_0), "gaussian": shape_of(GAUSSIAN)}
     return {"config": asdict(config), "versions": versions(), "references": shapes, "runs": runs}
 
 
@@ -92,7 +93,9 @@ def distance_to(z: Array, exact: Affine) -> dict[str, Any]:
     truth = exact(Z_0)
     w1, std = float(np.abs(z - truth).mean()), float(truth.std())
     shares = {"w1_share": w1 / std, "std_share": float(z.std()) / std}
-    return {"w1": w1, **shares, **shape_of(z), "density": _density(z, exact).tolist()}
+    shape = shape_of(z)
+    drift = gaussian_drift(shape["kurtosis"], shape["bimodality"])
+    return {"w1": w1, **shares, **shape, **drift, "density": _density(z, exact).tolist()}
 
 
 def _density(z: Array, exact: Affine) -> Array:
@@ -115,6 +118,22 @@ def shape_of(z: Array) -> dict[str, float | None]:
     away = np.abs((Z_0.mean() + Z_0.std() * unit)[:, None] - middles).min(1)
     valley, bimodality = float((away < spacing / 4).mean()), (skewness**2 + 1) / kurtosis
     return {"kurtosis": kurtosis - 3, "bimodality": bimodality, "valley": valley}
+
+
+def gaussian_drift(kurtosis: float | None, bimodality: float | None) -> dict[str, float | None]:
+    """How far of the way to a Gaussian a shape has gone, by both measures: 0 not at all, 1 all."""
+    if kurtosis is None or bimodality is None:
+        return {"drift_kurtosis": None, "drift_bimodality": None}
+    exact, gaussian = shape_of(Z_0), shape_of(GAUSSIAN)
+
+    def share(name: str, value: float) -> float:
+        start, end = exact[name], gaussian[name]
+        assert start is not None
+        assert end is not None
+        return (value - start) / (end - start)
+
+    both = {"kurtosis": kurtosis, "bimodality": bimodality}
+    return {f"drift_{name}": share(name, value) for name, value in both.items()}
 
 
 def join_toys(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -173,7 +192,10 @@ def show_toy(result: dict[str, Any]) -> None:
         add(name, "", [shape])
     console = Console(highlight=False)
     console.print(table)
-    console.print("spread: standard deviation over the exact one; valley: mass between the modes")
+    console.print(
+        "spread: standard deviation over the exact one; valley: mass between the modes; "
+        "drift: share of the way to a Gaussian's kurtosis"
+    )
 
 
 def _cells(result: dict[str, Any], critic: str, k: int) -> list[dict[str, Any]]:

@@ -62,7 +62,8 @@ def _toy(job: Job) -> Found:
     data = run_toy(decode_fields(ToyConfig, job.work, "toy"))
     (run,) = data["runs"]
     rows = run["iterations"]
-    scores = {key: rows[-1][key] for key in ("w1_share", "valley")}
+    keys = ("w1_share", "valley", "drift_kurtosis", "drift_bimodality")
+    scores = {key: rows[-1][key] for key in keys}
     curve = [[row["k"], row["w1_share"]] for row in rows]
     return [ResultCell(job.setting, job.task, job.seed, scores, curve)], data
 
