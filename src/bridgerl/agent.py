@@ -84,6 +84,10 @@ class Agent(nn.Module):
 
         With `calibrated` as `bridgerl calibrate --recalibrate` corrects them.
         """
+        fits = tau.dim() == 2 and tau.shape[0] in (1, len(obs))
+        if not (fits and ((tau > 0) & (tau < 1)).all()):
+            rule = "must be within (0, 1) and of shape (b or 1, k)"
+            raise UserError(f"quantile levels {rule}, got {tau.tolist()!r:.80}")
         seen = self.normalizer.normalize_obs(obs)
         z = self.normalizer.in_task_units(self.critic.quantiles(seen, action, tau))
         return self._calibrate(z, tau.to(z)) if calibrated else z

@@ -2,6 +2,7 @@
 
 import dataclasses
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -232,17 +233,18 @@ def test_the_price_of_entropy_is_told_as_a_return() -> None:
     torch.testing.assert_close(boot.entropy_cost, 500 * own.entropy_cost.detach())
 
 
-@pytest.mark.parametrize(("unit", "warned"), [(1e-3, True), (1e3, False)])
+@pytest.mark.parametrize(("kappa", "warned"), [(1.0, True), (1e-9, False)])
 def test_kappa_is_compared_with_the_spread_that_the_critic_sees(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    unit: float,
+    kappa: float,
     warned: bool,
 ) -> None:
     monkeypatch.setattr(loop, "SETTLED", 0)
     monkeypatch.setattr(loop, "Q_ALARM", 1e9)
-    config = small("toy_envs:Point-v0", tmp_path, critic="iqn", return_unit=unit)
+    config = small("toy_envs:Point-v0", tmp_path, critic="iqn", return_unit=1e-3)
+    config = replace(config, critic=replace(config.critic, kappa=kappa))
     train(config, quiet=True)
     assert ("--train.return-unit" in capsys.readouterr().err) == warned
 

@@ -124,6 +124,34 @@ def test_a_recalibrated_run_offers_calibrated_quantiles(run: Path, capsys: Captu
     assert (z[:, 2] <= z[:, 0]).all()
 
 
+def test_measuring_again_keeps_a_correction(run: Path, capsys: Capture) -> None:
+    words = ["--states", "4", "--returns", "4", "--no-plot"]
+    assert main(["calibrate", str(run), *words, "--recalibrate"]) == 0
+    assert main(["calibrate", str(run), *words]) == 0
+    agent, _ = load_agent(run)
+    assert agent.shifts is not None
+    assert not (run / "calibration.png").exists()
+
+
+def test_a_damaged_calibration_is_told_and_replaced(run: Path, capsys: Capture) -> None:
+    (run / "calibration.json").write_text("{garbage")
+    assert main(["verify", str(run)]) == 5
+    with pytest.warns(UserWarning, match="run bridgerl calibrate again"):
+        agent, _ = load_agent(run)
+    assert agent.shifts is None
+    with pytest.warns(UserWarning, match="calibrate again"):
+        assert main(["calibrate", str(run), "--states", "1", "--returns", "2", "--no-plot"]) == 0
+    assert main(["verify", str(run)]) == 0
+    assert "calibration.json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("tau", [[[-1.0, 0.5]], [[0.5, 2.0]], [[float("nan")]], [[0.5]] * 3, [0.5]])
+def test_levels_that_are_none_are_refused(run: Path, tau: list) -> None:
+    agent, _ = load_agent(run)
+    with pytest.raises(UserError, match="quantile levels must be within"):
+        agent.quantiles(torch.zeros(2, 3), torch.zeros(2, 2), torch.tensor(tau))
+
+
 def test_calibrate_gives_the_same_figures_again(run: Path, capsys: Capture) -> None:
     words = ["--states", "2", "--returns", "4", "--no-plot", "--json"]
     found = []
@@ -137,7 +165,10 @@ def test_calibrate_gives_the_same_figures_again(run: Path, capsys: Capture) -> N
     ("words", "says"),
     [
         (["--states", "0"], "--states must be from 1 to 10000, got 0"),
-        (["--states", "2", "--recalibrate"], "--states must be from 4 to 10000, got 2"),
+        (
+            ["--states", "2", "--recalibrate"],
+            "--states must be from 4 to 10000, half of them to fit, got 2",
+        ),
         (["--returns", "1"], "--returns must be from 2 to 10000, got 1"),
     ],
 )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bridgerl.truth import scores
+from bridgerl.truth import calibration, scores
 
 K, N, P = 256, 400, 40
 LEVELS = (np.arange(K) + 0.5) / K
@@ -103,3 +103,14 @@ def test_a_point_value_covers_nothing(truth: tuple[np.ndarray, np.ndarray]) -> N
     figures = scores.score(np.broadcast_to(centre, (P, K)), drawn)
     assert figures["width"] < 1e-9
     assert max(figures["coverage"].values()) == 0
+
+
+def test_returns_that_are_certain_are_measured_in_their_own_units() -> None:
+    drawn = np.full((3, 8), 100.0)
+    figures = scores.score(np.full((3, K), 90.0), drawn)
+    assert figures["certain"]
+    assert figures["w1"] == pytest.approx(10)
+    assert figures["location"] == pytest.approx(10)
+    assert (
+        calibration.say(figures) == "values are 10% too low; the return of a state is certain here"
+    )

@@ -53,7 +53,7 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f"bridgerl: error: {text}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as stop:
-        print(f"bridgerl: {stop or 'interrupted'}", file=sys.stderr)
+        print(f"bridgerl: {str(stop) or 'interrupted'}", file=sys.stderr)
         return 130
     except BrokenPipeError:
         from bridgerl.training.display import silence_stdout

@@ -1,6 +1,8 @@
 """The verbs of a run folder: evaluate, verify and compare."""
 
 import json
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bridgerl.cli.output import progress, writing
-from bridgerl.errors import require, require_seeds
+from bridgerl.errors import UserError, require, require_seeds
 from bridgerl.plots import check_plotting
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.verify import compare, verify
@@ -57,9 +59,9 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Calibrate:
-    """Ask whether a run's return distribution is right: every state is played on many times.
+    """Ask whether a run's return distribution is right: episodes go on many times from one state.
 
-    Learned quantiles are held against the returns of the policy that the critic values.
+    Learned quantiles are held against returns of the policy that the critic's targets follow.
     Example: bridgerl calibrate runs/Hopper-v5/sac-dbc-lite/seed0 --recalibrate
     """
 
@@ -82,13 +84,20 @@ class Calibrate:
 
     def __call__(self) -> int:
         least = 4 if self.recalibrate else 1
+        why = ", half of them to fit" if self.recalibrate else ""
         require(
-            least <= self.states <= 10_000, "states", self.states, f"must be from {least} to 10000"
+            least <= self.states <= 10_000,
+            "states",
+            self.states,
+            f"must be from {least} to 10000{why}",
         )
         require(2 <= self.returns <= 10_000, "returns", self.returns, "must be from 2 to 10000")
         require_seeds("seed", self.seed)
-        if self.plot:
+        folder, writable = RunFolder(self.run), os.access(self.run, os.W_OK)
+        if self.plot and writable:
             check_plotting()
+        if self.recalibrate and self.run.is_dir() and not writable:
+            raise UserError(f"{self.run} is not writable, so no correction can be kept")
         with progress(2 * self.states, "calibrating") as bar:
             result = calibration.calibrate(
                 self.run,
@@ -98,13 +107,18 @@ class Calibrate:
                 recalibrate=self.recalibrate,
                 tick=lambda: bar.advance(bar.task_ids[0]),
             )
-        if self.plot:
-            with writing(self.run):
-                calibration.draw_calibration(result, RunFolder(self.run).calibration_picture)
         if self.json:
             print(json.dumps({k: v for k, v in result.items() if k != "shown"}))
         else:
             self._show(result)
+        if not writable:
+            print(f"{self.run} is not writable: nothing was kept", file=sys.stderr)
+            return 0
+        with writing(self.run):
+            # No picture of other figures may stand beside these.
+            folder.calibration_picture.unlink(missing_ok=True)
+            if self.plot:
+                calibration.draw_calibration(result, folder.calibration_picture)
         return 0
 
     def _show(self, result: dict[str, Any]) -> None:
@@ -117,22 +131,21 @@ class Calibrate:
         rows = {"value": "value", "return": "return", "return's deviation": "deviation"}
         for label, key in rows.items():
             table.add_row(label, *(f"{figures[key]:.1f}" for figures in columns.values()))
-        shares = {
-            "W1": "w1",
-            "  of it chance": "w1_chance",
-            "CRPS above the truth's": "crps_excess",
-        }
-        shares |= {f"error in {key}": key for key in ("location", "scale", "shape")}
+        shares = {"W1": "w1", "W1 of a perfect critic": "w1_chance", "CRPS": "crps_excess"}
+        shares |= {f"W2, part of the {key}": key for key in ("location", "scale", "shape")}
+        certain = result["figures"]["certain"]
         for label, key in shares.items():
-            table.add_row(label, *(f"{figures[key]:.1%}" for figures in columns.values()))
+            style = ".3g" if certain else ".1%"
+            table.add_row(label, *(f"{figures[key]:{style}}" for figures in columns.values()))
         for share in result["figures"]["coverage"]:
             cells = (f"{figures['coverage'][share]:.0%}" for figures in columns.values())
             table.add_row(f"{float(share):.0%} interval covers", *cells)
         Console(highlight=False).print(table)
-        print("W1, CRPS and errors in % of the return's deviation")
+        unit = "units of the return" if certain else "% of the return's standard deviation"
+        print(f"distances in {unit}; a perfect critic has one because returns are few")
         for name, figures in columns.items():
             print(f"{name}: {calibration.say(figures)}")
-        if self.plot:
+        if self.plot and os.access(self.run, os.W_OK):
             print(f"picture: {RunFolder(self.run).calibration_picture}")
 
 

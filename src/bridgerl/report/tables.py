@@ -98,6 +98,7 @@ def parts(results: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]
     """Title, head and rows of every table that has rows."""
     measures = results["measures"]
     heads = [measure["head"] for measure in measures.values()]
+    judged = [measure["head"] for measure in measures.values() if measure["judges"]]
     printed = any(row["paper"] for row in results["cells"])
     claims = [
         [claim["text"], *map(verdict_text, [*claim["verdicts"].values(), claim["paper"]])]
@@ -116,7 +117,7 @@ def parts(results: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]
         rival = [row["baseline"] or "-", figure(row["improvement"])]
         overall.append([*own, *pooled, *rival, interval(row, "improvement_") or "-"])
     found = [
-        ("Claims", ["claim", *heads, "the paper's numbers"], claims),
+        ("Claims", ["claim", *judged, "the paper's numbers"], claims),
         ("Scores", ["task", "setting", "n", *heads, *["paper"] * printed], cells),
         ("Overall", OVERALL, overall),
     ]

@@ -235,19 +235,24 @@ class RunFolder:
         return found | {"relative_q_bias": share, "current": current}
 
     def write_calibration(self, result: dict[str, Any]) -> None:
-        """Leave what `bridgerl calibrate` found, with the weights it is of."""
-        store.publish_file(self.calibration_file, store.to_sealed_json(result))
+        """Leave what `bridgerl calibrate` found; shifts of other weights, or older ones, stay."""
+        kept: dict[str, list[float]] = {}
+        with contextlib.suppress(StorageFault):  # What is damaged is replaced.
+            kept = self.shifts()
+        new = {str(result["step"]): result["shifts"]} if "shifts" in result else {}
+        data = store.to_sealed_json(result | {"shifts": kept | new})
+        store.publish_file(self.calibration_file, data)
 
-    def shifts(self, step: int) -> list[float]:
-        """What corrects the quantiles of the weights of a step; none if nobody has measured it."""
-        if not self.calibration_file.is_file():
-            return []
+    def shifts(self) -> dict[str, list[float]]:
+        """What corrects the quantiles of weights, by their step, as far as it was measured."""
         path = self.calibration_file
-        found = store.open_sealed_json(store.read_json_bytes(path), str(path))
-        shifts = found.get("shifts", [])
-        ok = isinstance(shifts, list) and all(isinstance(z, float) for z in shifts)
+        if not path.is_file():
+            return {}
+        found = store.open_sealed_json(store.read_json_bytes(path), str(path)).get("shifts")
+        rows = list(found.values()) if isinstance(found, dict) else [None]
+        ok = all(isinstance(row, list) and all(type(z) is float for z in row) for row in rows)
         store.require_intact(ok, path, "no shifts of quantiles")
-        return shifts if found.get("step") == step else []
+        return found if isinstance(found, dict) else {}
 
 
 def step_of(checkpoint: Path) -> int:

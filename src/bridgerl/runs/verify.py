@@ -34,6 +34,9 @@ def verify(path: Path) -> list[str]:
                 raise
             continue  # The run is under way and has pruned it in this moment.
         checked.append(folder.name)
+    if os.path.lexists(run.calibration_file):
+        run.shifts()
+        checked.append(run.calibration_file.name)
     if os.path.lexists(run.metrics_file):
         run.records()
         checked.append(run.metrics_file.name)

@@ -118,7 +118,8 @@ def league_cell(job: Job) -> LeagueCell:
 def evaluation_job(setting: str, cell: EvaluationCell, folder: Path) -> Job:
     """A critic that learns a frozen policy's returns."""
     work = store.plain(cell.identity())
-    command = f"bridgerl reproduce evaluation --seeds {cell.seed}"
+    name = f"{cell.data.task}/{setting}/seed{cell.seed}"
+    command = f"bridgerl reproduce evaluation --seeds {cell.seed} --only {shlex.quote(name)}"
     where = (cell.data.task, cell.seed, folder)
     return Job("evaluation", setting, *where, cell.updates, command, work)
 

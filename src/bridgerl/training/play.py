@@ -1,5 +1,6 @@
 """Using what a run left: its agent, and episodes of it."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -10,7 +11,7 @@ import torch
 
 from bridgerl.agent import Agent, build_agent, build_normalizer, plays
 from bridgerl.config import RunConfig
-from bridgerl.errors import UserError
+from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs import checkpoint
 from bridgerl.runs.folder import RunFolder, Which, step_of
 from bridgerl.runs.tensors import check_fit, without_prefix
@@ -43,8 +44,11 @@ def load_agent(run: Path | str, weights: Which = "best") -> tuple[Agent, int]:
     given = {k: v for k, v in given.items() if plays(k)}
     check_fit(given, wanted, str(path / checkpoint.TENSORS))
     agent.load_state_dict(given, strict=False)
-    if shifts := folder.shifts(step_of(path)):
-        agent.shifts = torch.tensor(shifts)
+    try:
+        if shifts := folder.shifts().get(str(step_of(path))):
+            agent.shifts = torch.tensor(shifts)
+    except StorageFault as fault:  # It can be measured again; the agent is whole without it.
+        warnings.warn(f"{fault}; run bridgerl calibrate again", stacklevel=2)
     return agent, step_of(path)
 
 

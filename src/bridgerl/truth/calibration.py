@@ -87,6 +87,8 @@ def say(figures: dict[str, Any]) -> str:
         if abs(off) <= CLOSE
         else f"values are {abs(off):.0%} too {'low' if off < 0 else 'high'}"
     ]
+    if figures["certain"]:
+        return f"{words[0]}; the return of a state is certain here"
     if width < 1e-6:
         return f"{words[0]}; the critic knows no distribution"
     close = 0.9 < width < 1.1

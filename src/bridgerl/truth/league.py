@@ -133,7 +133,7 @@ def _by_problem(
     for r in results:
         value, std = r["figures"][key], r["figures"]["std"]
         cells.setdefault((r["entrant"], r["problem"]), []).append(
-            np.inf if value is None else 100 * value / std
+            np.inf if value is None else 100 * value / (std or 1)
         )
     return np.array([[float(np.mean(cells[e, p])) for p in problems] for e in entrants])
 
@@ -196,7 +196,8 @@ def figure(row: dict[str, Any], key: str) -> str:
         return ""
     if row[key] is None:
         return "diverged"
-    return f"{row[key]:.2f} ± {row[f'{key}_spread']:.2f}"
+    spread = f" ± {row[f'{key}_spread']:.2f}" if row["seeds"] > 1 else ""
+    return f"{row[key]:.2f}{spread}"
 
 
 def write_results(folder: Path, command: str, results: list[dict[str, Any]]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from bridgerl.truth.settings import INTERVALS
 
 Array = NDArray[np.float64]
+ROUNDING = 1e-6
+"""Deviation, over the largest return, up to which returns are called certain."""
 BINS = 20
 """Of the histogram of probability integral transforms."""
 
@@ -92,26 +94,30 @@ def histogram(pit: Array) -> list[float]:
 def score(learned: Array, drawn: Array) -> dict[str, Any]:
     """All figures, means over states; distances in units of the return's deviation.
 
-    The deviation is the root mean square over states, so that no state without one rules. From the
-    parts of the error goes what few draws alone would make of them.
+    The deviation is the root mean square over states, so that no state without one rules; where it
+    is 0, distances are in units of the return. From the parts of the error goes what few draws
+    alone would make of them.
     """
     learned = np.sort(learned, 1)
     pit, again = transforms(learned, drawn), redraws(drawn)
     deviation = float(np.sqrt(drawn.var(1, ddof=1).mean()))
+    certain = deviation <= ROUNDING * float(np.abs(drawn).max())
+    unit = 1.0 if certain else deviation
     parts = np.mean(split_error(learned, drawn), 1)
     chance = np.mean([np.mean(split_error(x, drawn), 1) for x in again], 0)
-    location, scale, shape = np.sqrt(np.maximum(parts - chance, 0)) / deviation
+    location, scale, shape = np.sqrt(np.maximum(parts - chance, 0)) / unit
     return {
         "states": len(drawn),
         "returns": drawn.shape[1],
         "value": float(learned.mean()),
         "return": float(drawn.mean()),
+        "certain": certain,
         "deviation": deviation,
-        "width": float(np.sqrt(learned.var(1).mean())) / deviation,
-        "bias": float((learned.mean(1) - drawn.mean(1)).mean()) / deviation,
-        "w1": float(wasserstein(learned, drawn).mean()) / deviation,
-        "w1_chance": float(np.mean([wasserstein(x, drawn).mean() for x in again])) / deviation,
-        "crps_excess": float(crps_excess(learned, drawn).mean()) / deviation,
+        "width": float(np.sqrt(learned.var(1).mean())) / unit,
+        "bias": float((learned.mean(1) - drawn.mean(1)).mean()) / unit,
+        "w1": float(wasserstein(learned, drawn).mean()) / unit,
+        "w1_chance": float(np.mean([wasserstein(x, drawn).mean() for x in again])) / unit,
+        "crps_excess": float(crps_excess(learned, drawn).mean()) / unit,
         "location": float(location),
         "scale": float(scale),
         "shape": float(shape),

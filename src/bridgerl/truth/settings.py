@@ -33,6 +33,10 @@ def read_problems(texts: Iterable[str]) -> tuple[str, ...]:
             fits = first <= last < first + MOST_SEEDS
             require(fits, "tasks", text, f"must ascend over at most {MOST_SEEDS} seeds")
             names |= dict.fromkeys(f"{RANDOM}{seed}" for seed in range(first, last + 1))
+        elif text.startswith(SURE):
+            ok = re.fullmatch(r"0(\.\d{1,9})?", text.removeprefix(SURE))
+            require(bool(ok), "tasks", text, f"needs a discount in [0, 1), e.g. {SURE}0.9")
+            names[text] = None
         else:
             choose("task", text, dict.fromkeys((*PROBLEMS, EXAMPLE)))
             names[text] = None
