@@ -11,7 +11,16 @@ from bridgerl.report import stats
 from bridgerl.report.stats import Interval
 from bridgerl.runs.records import Evaluations
 from bridgerl.studies import STUDIES, paper
-from bridgerl.studies.claims import Beats, Cell, Exceeds, GainsMore, Spreads
+from bridgerl.studies.claims import (
+    Alike,
+    Beats,
+    BeatsOverall,
+    Cell,
+    Claim,
+    Exceeds,
+    GainsMore,
+    Spreads,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:random_state is deprecated:FutureWarning")
 RNG = np.random.default_rng
@@ -204,14 +213,24 @@ def test_tiny_variances_have_an_interval_too():
 def contradicted(study: str) -> set[str]:
     """Claims that the paper's own means contradict."""
     cells = STUDIES[study].paper_cells()
-    verdicts = {claim.text: stats.judge(claim, cells) for claim in STUDIES[study].claims}
-    return {text for text, v in verdicts.items() if v.value is not None and v.value <= 0}
+
+    def against(claim: Claim) -> bool:
+        value = stats.judge(claim, cells).value
+        if value is None:
+            return False
+        return abs(value) > claim.margin(cells) if isinstance(claim, Alike) else value <= 0
+
+    return {claim.text for claim in STUDIES[study].claims if against(claim)}
 
 
 CONTRADICTED = {
     "main": {"sac+dbc > sac+tqc on HalfCheetah-v5"},
     "plug-and-play": {"DBC gains TD3 more than SAC on Walker2d-v5"},
-    "flow-steps": {"sac+dbc > M = 1 on Hopper-v5"},
+    "flow-steps": {
+        "sac+dbc > M = 1 on Hopper-v5",
+        "M = 10 varies more than sac+dbc on Humanoid-v5",
+        "M = 10 varies more than sac+dbc on Hopper-v5",
+    },
     "anchor-weight": {"w = 0.02 > w = 0 on Ant-v5", "w = 0.02 > w = 0 on Humanoid-v5"},
     "endpoint-bias": {
         f"{s}: the error exceeds 21 % at M = {m}" for s in ("linear", "cosine") for m in (2, 5)
@@ -270,3 +289,22 @@ def test_pairs_of_seeds_cancel_what_they_share() -> None:
     assert verdict.word == "holds"
     assert verdict.interval is not None
     assert verdict.interval.low == pytest.approx(0.9, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("gap", "word"), [(0.0, "holds"), (9.0, "undecided"), (30.0, "does not hold")]
+)
+def test_alike_means_that_the_whole_interval_is_within_the_margin(gap: float, word: str) -> None:
+    cells = {("a", "t"): Cell(100.0, 3.0, 5), ("b", "t"): Cell(100.0 + gap, 3.0, 5)}
+    assert stats.judge(Alike("a", "b", "t"), cells).word == word
+
+
+def test_overall_weighs_every_task_by_its_unit() -> None:
+    units = (("x", 10.0), ("y", 1000.0))
+    claim = BeatsOverall("a", "b", units)
+    cells = {("a", "x"): Cell(12.0, 0.1, 5), ("b", "x"): Cell(10.0, 0.1, 5)}
+    cells |= {("a", "y"): Cell(900.0, 1.0, 5), ("b", "y"): Cell(1000.0, 1.0, 5)}
+    verdict = stats.judge(claim, cells)
+    assert verdict.value == pytest.approx((0.2 - 0.1) / 2)
+    assert verdict.word == "holds"
+    assert stats.judge(claim, {k: v for k, v in cells.items() if k[1] == "x"}).word == "not run"

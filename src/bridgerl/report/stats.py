@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from bridgerl.runs.records import Array
-from bridgerl.studies.claims import Cell, Cells, Claim, Contrast, SpreadContrast
+from bridgerl.studies.claims import Alike, Cell, Cells, Claim, Contrast, SpreadContrast
 
 LEVEL = 0.95
 TAILS = (1 - LEVEL) / 2, (1 + LEVEL) / 2
@@ -161,6 +161,11 @@ def judge(
     low, high = interval
     if not decides and not exact:
         return Verdict(UNDECIDED, value, interval, "runs of this scale decide nothing")
+    if isinstance(claim, Alike):
+        margin = claim.margin(cells)
+        apart = low > margin or high < -margin
+        word = HOLDS if -margin < low and high < margin else FAILS if apart else UNDECIDED
+        return Verdict(word, value, interval, f"alike within {margin:.3g}")
     if low > 0 or high < 0:
         return Verdict(HOLDS if low > 0 else FAILS, value, interval)
     return Verdict(UNDECIDED, value, interval, "the interval contains 0")

@@ -142,6 +142,59 @@ class Spreads(Claim):
         return SpreadContrast(value, wide, narrow)
 
 
+@dataclass(frozen=True)
+class Alike(Claim):
+    """Two settings' scores differ by less than a share of their mean: a test of equivalence."""
+
+    one: str
+    other: str
+    task: str
+    within: float = 0.1
+
+    @property
+    def text(self) -> str:
+        return f"{self.one} and {self.other} differ by less than {self.within:.0%} on {self.task}"
+
+    def weights(self) -> dict[str, float]:
+        return {self.one: 1.0, self.other: -1.0}
+
+    def margin(self, cells: Cells) -> float:
+        """The difference up to which they are alike."""
+        one, other = (cells[cell].mean for cell in self.cells())
+        return self.within * abs(one + other) / 2
+
+
+@dataclass(frozen=True)
+class BeatsOverall(Claim):
+    """One setting's score is larger than another's on the mean of tasks, each in its own unit."""
+
+    better: str
+    worse: str
+    units: tuple[tuple[str, float], ...]
+    """Tasks and what their scores are divided by."""
+
+    task: str = "all tasks"
+
+    @property
+    def text(self) -> str:
+        return f"{self.better} > {self.worse} over {len(self.units)} tasks"
+
+    def weights(self) -> dict[str, float]:
+        return {self.better: 1.0, self.worse: -1.0}
+
+    def cells(self) -> tuple[tuple[str, str], ...]:
+        return tuple((setting, task) for task, _ in self.units for setting in self.weights())
+
+    def contrast(self, cells: Cells) -> Contrast:
+        """The mean over tasks of the difference in units of each."""
+        terms = tuple(
+            (weight / unit / len(self.units), setting, task)
+            for task, unit in self.units
+            for setting, weight in self.weights().items()
+        )
+        return Contrast(sum(slope * cells[s, t].mean for slope, s, t in terms), terms)
+
+
 def beats(better: str, rivals: tuple[str, ...], tasks: tuple[str, ...]) -> tuple[Beats, ...]:
     """One setting above each of several on every task."""
     return tuple(Beats(better, worse, task) for task in tasks for worse in rivals)

@@ -57,6 +57,10 @@ STUDY = EndpointStudy(
             for name in ("linear", "cosine")
             for m in (1, 2, 5)
         ),
+        *(
+            Exceeds(RIGHT[name], "M = 100", 0.1, f"{name}: 100 Euler steps miss by over 0.1 %")
+            for name in RIGHT
+        ),
         *(_misses_less(name, m) for name in RIGHT for m in paper.EULER),
     ),
 )
