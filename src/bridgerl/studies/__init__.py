@@ -1,4 +1,4 @@
-"""Every table and figure of the paper, and four of our own, as studies: a file and a line each."""
+"""Every table and figure of the paper, and five of our own, as studies: a file and a line each."""
 
 from bridgerl.studies import (
     actors,
@@ -10,6 +10,7 @@ from bridgerl.studies import (
     endpoint_discount,
     evaluation,
     flow_steps,
+    label_bias,
     main,
     plug_and_play,
     schedules,
@@ -18,7 +19,15 @@ from bridgerl.studies import (
 from bridgerl.studies.base import SCALES, Study
 
 _TRAININGS = (main, plug_and_play, flow_steps, anchor_weight, schedules, actors, training_time)
-_KNOWN_TRUTHS = (degradation, endpoint_bias, endpoint_discount, dbc_ablation, dbc_sizes, evaluation)
+_KNOWN_TRUTHS = (
+    degradation,
+    endpoint_bias,
+    endpoint_discount,
+    label_bias,
+    dbc_ablation,
+    dbc_sizes,
+    evaluation,
+)
 STUDIES: dict[str, Study] = {f.STUDY.name: f.STUDY for f in (*_TRAININGS, *_KNOWN_TRUTHS)}
 
 __all__ = ["SCALES", "STUDIES", "Study"]

@@ -143,6 +143,8 @@ class Study(ABC):
     measures: ClassVar[dict[str, Measure]]
     """By key."""
     figure: ClassVar[Figure]
+    n_seeds: ClassVar[int] = 0
+    """Seeds it takes to decide, if not those of the scale."""
     paired: ClassVar[bool] = False
     """Whether equal seeds of two settings share their data, so that they are compared in pairs."""
     pools_tasks: ClassVar[bool] = False
@@ -152,7 +154,9 @@ class Study(ABC):
         self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
     ) -> list[Job]:
         """What must be run, each once; results lie under `out`, trainings use the device."""
-        chosen = product(seeds or SCALES[scale].seeds, self.chosen_tasks(scale), self.settings)
+        own = range(self.n_seeds) if self.n_seeds and SCALES[scale].decides else None
+        seeds = seeds or tuple(own or SCALES[scale].seeds)
+        chosen = product(seeds, self.chosen_tasks(scale), self.settings)
         place = Place(scale, out / scale, device)
         jobs = (self.job(setting, task, seed, place) for seed, task, setting in chosen)
         return list(dict.fromkeys(jobs))

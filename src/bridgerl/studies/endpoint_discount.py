@@ -17,6 +17,7 @@ class DiscountStudy(LeagueStudy):
     measures: ClassVar[dict[str, Measure]] = {
         "mean": Measure("value", "learned value of reward 1 for ever")
     }
+    n_seeds = 5
 
 
 def _setting(rule: str, m: int) -> Setting:

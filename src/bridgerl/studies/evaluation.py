@@ -34,7 +34,7 @@ class EvaluationStudy(Study):
             for share in INTERVALS
         },
     }
-    paired = True
+    paired, n_seeds = True, 10
     figure = Figure(
         "Where returns fall",
         "level of the played return",

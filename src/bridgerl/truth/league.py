@@ -19,9 +19,9 @@ from bridgerl.critics.base import Critic
 from bridgerl.runs import store
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.training.process import tuned_process
-from bridgerl.truth.problems import PROBLEMS, Problem, Query, sure_loop
+from bridgerl.truth.problems import PROBLEMS, Problem, Query, bernoulli_loop, sure_loop
 from bridgerl.truth.random_problems import random_problem
-from bridgerl.truth.settings import RANDOM, SURE, LeagueCell
+from bridgerl.truth.settings import LOOP, RANDOM, SURE, LeagueCell
 
 N_PARTICLES = 10_000
 CURVE = 201
@@ -32,6 +32,8 @@ def problem_of(name: str) -> Problem:
     """One of the league's own problems, or one made from the number in its name."""
     if name.startswith(SURE):
         return sure_loop(float(name.removeprefix(SURE)))
+    if name.startswith(LOOP):
+        return bernoulli_loop(name, float(name.removeprefix(LOOP)))
     seed = name.removeprefix(RANDOM)
     return PROBLEMS[name] if seed == name else random_problem(int(seed))
 
@@ -67,6 +69,7 @@ def distances(critic: Critic, problem: Problem, query: Query) -> dict[str, Any]:
         "crps": cramer(learned, truth),
         "mean_error": float(abs(learned.mean() - truth.mean())),
         "mean": float(learned.mean()),
+        "bias": float(learned.mean() - truth.mean()),
         "std": float(truth.std()),
         "curve": [round(float(z), 3) if np.isfinite(z) else None for z in learned[at]],
     }

@@ -105,14 +105,14 @@ def _two_point(name: str) -> Problem:
     return Problem(name, "bimodality", step, (Query(0, 0.0, two_values(-100, 100)),))
 
 
-def _bernoulli_loop(name: str) -> Problem:
-    """Z = r + Z/2 with r in {0, 100}: the binary digits of a uniform number."""
+def bernoulli_loop(name: str, paid: float = 100.0) -> Problem:
+    """Z = r + Z/2 with r in {0, paid}: the binary digits of a uniform number."""
 
     def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Transition:
-        reward = np.where(_coin(len(state), rng), 100.0, 0.0)
+        reward = np.where(_coin(len(state), rng), paid, 0.0)
         return Transition(reward, state, np.zeros(len(state), bool))
 
-    queries = (Query(0, 0.0, lambda tau: 200 * tau),)
+    queries = (Query(0, 0.0, lambda tau: 2 * abs(paid) * tau + min(2 * paid, 0)),)
     return Problem(name, "bootstrapping that smears", step, queries, discount=0.5)
 
 
@@ -171,6 +171,6 @@ def sure_loop(discount: float) -> Problem:
     return Problem("sure-loop", "a wrong discount", step, queries, discount=discount)
 
 
-_MAKERS = (_two_point, _bernoulli_loop, _mixture_chain, _heavy_tail)
+_MAKERS = (_two_point, bernoulli_loop, _mixture_chain, _heavy_tail)
 _MAKERS += (_risky_choice, _stochastic_transition)
 PROBLEMS = {name: make(name) for name, make in zip(settings.PROBLEMS, _MAKERS, strict=True)}

@@ -17,6 +17,8 @@ FIRST_UNSEEN = 1_000
 """Random problems below this seed are for tuning, those from it on for reports."""
 SURE = "sure-loop:"
 """Before a discount: reward 1 for ever, so that the return is certain."""
+LOOP = "bernoulli-loop:"
+"""Before a reward: it or nothing, by a coin, for ever at discount 1/2."""
 EXAMPLE = f"{RANDOM}{FIRST_UNSEEN}..{FIRST_UNSEEN + 39}"
 MOST_SEEDS = 10_000
 INTERVALS = (0.5, 0.8, 0.95)
@@ -36,6 +38,10 @@ def read_problems(texts: Iterable[str]) -> tuple[str, ...]:
         elif text.startswith(SURE):
             ok = re.fullmatch(r"0(\.\d{1,9})?", text.removeprefix(SURE))
             require(bool(ok), "tasks", text, f"needs a discount in [0, 1), e.g. {SURE}0.9")
+            names[text] = None
+        elif text.startswith(LOOP):
+            ok = re.fullmatch(r"-?[1-9]\d{0,5}", text.removeprefix(LOOP))
+            require(bool(ok), "tasks", text, f"needs a whole reward, e.g. {LOOP}-100")
             names[text] = None
         else:
             choose("task", text, dict.fromkeys((*PROBLEMS, EXAMPLE)))
