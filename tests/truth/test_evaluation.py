@@ -12,7 +12,7 @@ from bridgerl.truth.evaluation import prepare, run_evaluation
 from bridgerl.truth.settings import EvaluationCell, PolicyData
 
 COIN = PolicyData(
-    "toy_envs:Coin-v0", policy_steps=120, transitions=1500, states=3, returns=200, discount=0.5
+    "toy_envs:Coin-v0", policy_steps=120, transitions=3000, states=3, returns=200, discount=0.5
 )
 
 
@@ -30,9 +30,9 @@ def cell(critic: str, updates: int, **changes: object) -> EvaluationCell:
 
 def test_dbc_learns_that_the_return_is_uniform(shared: Path) -> None:
     small = {"hidden": (32, 32), "kappa": 0.05, "z_scale": 1.0}
-    figures = run_evaluation(cell("dbc", 800, **small), shared)
-    assert figures["deviation"] == pytest.approx(4 / np.sqrt(12), rel=0.05)
-    assert figures["w1"] < 0.1
+    figures = run_evaluation(cell("dbc", 600, **small), shared)
+    assert figures["deviation"] == pytest.approx(4 / np.sqrt(12), rel=0.08)
+    assert figures["w1"] < 0.2  # Chance alone makes 0.07 of so few returns.
     assert figures["coverage"]["0.8"] == pytest.approx(0.8, abs=0.08)
 
 
@@ -47,7 +47,7 @@ def test_what_was_prepared_is_kept_for_all_critics(shared: Path) -> None:
     before = path.read_bytes(), path.stat().st_mtime_ns
     _, steps, forks = prepare(COIN, shared)
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
-    assert steps.reward.shape == (1500,)
+    assert steps.reward.shape == (3000,)
     assert set(np.unique(steps.reward)) == {-1.0, 1.0}
     assert forks.returns.shape == (3, 200)
 
