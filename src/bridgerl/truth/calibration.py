@@ -15,8 +15,6 @@ from bridgerl.training.play import playing
 from bridgerl.truth import scores
 from bridgerl.truth.forks import Forks, Plan, fork, policy_of
 
-LEVELS = 256
-"""Quantiles that are read of every state."""
 SHOWN = 3
 """States whose distributions are drawn."""
 CLOSE = 0.02
@@ -65,9 +63,9 @@ def calibrate(
 
 @torch.no_grad()
 def read_quantiles(agent: Agent, forks: Forks) -> np.ndarray:
-    """Learned quantiles at midpoint levels, ascending: (p, LEVELS)."""
+    """Learned quantiles at midpoint levels, ascending: (p, k)."""
     obs, action = (torch.from_numpy(x).to(agent.device) for x in (forks.obs, forks.action))
-    z = agent.particles(obs, action, LEVELS)
+    z = agent.particles(obs, action, scores.LEVELS)
     return np.sort(z.cpu().double().numpy(), 1)
 
 

@@ -25,12 +25,9 @@ from bridgerl.training.loop import train
 from bridgerl.training.play import load_agent
 from bridgerl.training.process import tuned_process
 from bridgerl.truth import scores
-from bridgerl.truth.forks import Forks, Plan, Policy, fork
+from bridgerl.truth.forks import Forks, Plan, Policy, fork, policy_of
 from bridgerl.truth.settings import EvaluationCell, PolicyData
 from bridgerl.types import Batch, Bootstrap, EnvSpec
-
-LEVELS = 256
-"""Quantiles that are read of every state."""
 
 
 class Transitions(NamedTuple):
@@ -81,11 +78,11 @@ def _named(forks: Forks) -> dict[str, np.ndarray]:
 
 def _frozen(agent: Agent) -> Policy:
     """An agent's stochastic policy, without a price for its entropy: plain returns are learnt."""
+    policy = policy_of(agent)
 
-    @torch.no_grad()
     def act(obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        action = agent.bootstrap(torch.from_numpy(obs)).action.numpy()
-        return action, np.zeros(len(obs))
+        action, cost = policy(obs)
+        return action, np.zeros_like(cost)
 
     return act
 
@@ -124,8 +121,7 @@ def run_evaluation(cell: EvaluationCell, folder: Path) -> dict[str, Any]:
             critic.update(batch, boot)
             if update % cell.config.target_every == 0:
                 critic.track()
-        z = critic.particles(
-            see(torch.from_numpy(forks.obs)), torch.from_numpy(forks.action), LEVELS, target=True
-        )
+        obs, action = torch.from_numpy(forks.obs), torch.from_numpy(forks.action)
+        z = critic.particles(see(obs), action, scores.LEVELS, target=True)
     learned = np.sort(z.detach().double().numpy(), 1)
     return scores.score(learned, forks.returns)

@@ -13,6 +13,8 @@ from bridgerl.truth.settings import INTERVALS
 Array = NDArray[np.float64]
 ROUNDING = 1e-6
 """Deviation, over the largest return, up to which returns are called certain."""
+LEVELS = 256
+"""Quantiles that are read of every state."""
 BINS = 20
 """Of the histogram of probability integral transforms."""
 
