@@ -191,11 +191,11 @@ def test_all_but_certain_returns_are_drawn_again(seed: int) -> None:
 
 
 def test_the_league_plays_random_problems(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    words = ["--critics", "dbc", "cdq", "--tasks", "random:1000..1012", "--seeds", "0"]
+    words = ["--critics", "dbc", "cdq", "--tasks", "random:1000..1008", "--seeds", "0"]
     words += ["--updates", "2", "--batch", "8", "--out", str(tmp_path)]
     assert main(["league", *words]) == 0
     out = capsys.readouterr().out
-    assert "13 problems" in out
+    assert "9 problems" in out
     assert "more than dbc" in out
     assert "random:1000" in (tmp_path / "league.md").read_text()
     assert (tmp_path / "distances.png").read_bytes()[:4] == b"\x89PNG"
