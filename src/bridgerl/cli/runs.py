@@ -1,4 +1,4 @@
-"""The verbs of a run folder: evaluate, verify and compare."""
+"""The verbs of a run folder: evaluate, calibrate, verify and compare."""
 
 import json
 import os

@@ -24,7 +24,7 @@ from bridgerl.studies.jobs import Job
 from bridgerl.studies.manifest import Manifest, write_manifest
 from bridgerl.studies.run.board import Board
 from bridgerl.studies.run.cluster import Cluster
-from bridgerl.studies.run.cost import calibrate, estimate
+from bridgerl.studies.run.cost import estimate, measure_costs
 from bridgerl.studies.run.pictures import draw
 from bridgerl.studies.run.pool import Pool
 from bridgerl.studies.run.work import JobEnd
@@ -104,7 +104,7 @@ class Plan(_Selection):
         jobs = self.select(self.all_jobs(self.out))
         left = [job for job in jobs if not job.done()]
         with progress(len({(job.setting, job.task) for job in left}), "calibration") as bar:
-            costs = calibrate(left, self.seconds, lambda: bar.advance(bar.task_ids[0]))
+            costs = measure_costs(left, self.seconds, lambda: bar.advance(bar.task_ids[0]))
         facts = estimate(jobs, left, costs, self.workers)
         gpu_hours = self.gpus * facts["core_hours"]
         facts |= {"study": self.study, "scale": self.scale, "gpu_hours": gpu_hours}

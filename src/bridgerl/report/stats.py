@@ -122,7 +122,7 @@ Seeds = Mapping[tuple[str, str], Mapping[Any, float]]
 """Scores by setting and task, then by seed."""
 
 
-def paired_interval(contrast: Contrast, seeds: Seeds) -> Interval | None:
+def seeds_interval(contrast: Contrast, seeds: Seeds) -> Interval | None:
     """Student's interval of a contrast over the seeds that all its settings have; two or more."""
     parts = [(slope, seeds[setting, task]) for slope, setting, task in contrast.terms]
     common = sorted(set.intersection(*(set(scores) for _, scores in parts)), key=str)
@@ -157,7 +157,7 @@ def judge(
         return Verdict(UNDECIDED, value, reason="equal seeds tell nothing of their spread")
     interval = contrast_interval(contrast, cells)
     if seeds is not None and isinstance(contrast, Contrast):
-        interval = paired_interval(contrast, seeds) or interval
+        interval = seeds_interval(contrast, seeds) or interval
     low, high = interval
     if not decides and not exact:
         return Verdict(UNDECIDED, value, interval, "runs of this scale decide nothing")

@@ -108,11 +108,16 @@ def league_job(setting: str, cell: LeagueCell, folder: Path, mark: dict | None =
 
 def league_cell(job: Job) -> LeagueCell:
     """What a league's job asks for."""
-    data, critic = dict(job.work), dict(job.work["critic"])
-    data.pop("fingerprint", None)
+    data = {key: value for key, value in job.work.items() if key != "fingerprint"}
+    return decode_fields(LeagueCell, data | _critic_of(job), "cell")
+
+
+def _critic_of(job: Job) -> dict[str, Any]:
+    """The name and the config of the critic that learns in a cell."""
+    critic = dict(job.work["critic"])
     name = critic.pop("type")
     config: CriticConfig = decode_fields(choose("critic", name, CRITICS), critic, "critic")
-    return decode_fields(LeagueCell, data | {"critic": name, "config": config}, "cell")
+    return {"critic": name, "config": config}
 
 
 def evaluation_job(setting: str, cell: EvaluationCell, folder: Path) -> Job:
@@ -126,12 +131,9 @@ def evaluation_job(setting: str, cell: EvaluationCell, folder: Path) -> Job:
 
 def evaluation_cell(job: Job) -> EvaluationCell:
     """What such a job asks for."""
-    data, critic = dict(job.work), dict(job.work["critic"])
-    name = critic.pop("type")
-    config: CriticConfig = decode_fields(choose("critic", name, CRITICS), critic, "critic")
-    policy = decode_fields(PolicyData, data["data"], "data")
-    given = data | {"data": policy, "critic": name, "config": config}
-    return EvaluationCell(**given)
+    policy = decode_fields(PolicyData, job.work["data"], "data")
+    data = job.work | _critic_of(job) | {"data": policy}
+    return decode_fields(EvaluationCell, data, "cell")
 
 
 def endpoint_job(config: EndpointConfig, folder: Path) -> Job:

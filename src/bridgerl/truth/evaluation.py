@@ -95,7 +95,8 @@ def gather(policy: Policy, data: PolicyData) -> Transitions:
         while len(rows) < data.transitions:
             action, _ = policy(obs[None])
             out = task.step(action[0])
-            rows.append((obs, action[0], out.reward, 1.0 - out.terminated, out.obs))
+            if not out.diverged:  # That one leads nowhere.
+                rows.append((obs, action[0], out.reward, 1.0 - out.terminated, out.obs))
             obs = out.obs
             if out.terminated or out.truncated:
                 episode += 1

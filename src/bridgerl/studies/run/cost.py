@@ -49,7 +49,7 @@ Costs = dict[tuple[str, str], StepCost]
 """By setting and task."""
 
 
-def calibrate(jobs: Iterable[Job], seconds: float, tick: Callable[[], None]) -> Costs:
+def measure_costs(jobs: Iterable[Job], seconds: float, tick: Callable[[], None]) -> Costs:
     """The cost of a step by setting and task, all within about so many seconds.
 
     Where one update takes a quarter of its share, other tasks of the setting take its cost over:
