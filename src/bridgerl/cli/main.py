@@ -28,6 +28,8 @@ VERBS = {
     "plan": "cli.studies:Plan",
     "reproduce": "cli.studies:Reproduce",
     "report": "cli.report:Report",
+    "pack": "cli.archive:Pack",
+    "unpack": "cli.archive:Unpack",
     "verify": "cli.runs:Verify",
     "compare": "cli.runs:Compare",
     "check-env": "cli.train:CheckEnv",

@@ -1,31 +1,35 @@
 """The verb `report`."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import tyro
 
 from bridgerl.report.build import build_report
+from bridgerl.runs.archive import unpack
 
 
 @dataclass(frozen=True)
 class Report:
-    """Write one page with tables, curves and verdicts of the runs in a folder.
+    """Write one page with tables, curves and verdicts of the runs in a folder or an archive.
 
     The page opens from disk; tables as .md, .tex and .json lie beside it.
     Example: bridgerl report runs
     """
 
     folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
-    """Folder of a study, of runs, or of other people's evaluations.npz."""
+    """Folder of a study, of runs, or of other people's evaluations.npz; or what `pack` wrote."""
     out: Path | None = None
-    """The page, NAME.html, with NAME.md, .tex, .json; by default DIR/report.html and results.*."""
+    """The page, NAME.html, with NAME.md, .tex, .json; by default DIR/report.html and results.*, or
+    FILE.html beside FILE.zip."""
     json: bool = False
     """Print the results as JSON."""
 
     def __call__(self) -> int:
-        results = build_report(self.folder, self.out)
+        results = self._build()
         if self.json:
             from bridgerl.report.tables import to_json
 
@@ -37,6 +41,15 @@ class Report:
             print(f"to run the rest: {results['rest']}")
         print(*outline(results), sep="\n")
         return 0
+
+    def _build(self) -> dict[str, Any]:
+        if not os.path.isfile(self.folder):
+            return build_report(self.folder, self.out)
+        with TemporaryDirectory() as place:
+            folder = Path(place) / self.folder.stem  # The page's title.
+            folder.mkdir()
+            unpack(self.folder, folder)
+            return build_report(folder, self.out or self.folder.with_suffix(".html"))
 
 
 def outline(results: dict[str, Any]) -> list[str]:
