@@ -167,10 +167,20 @@ def test_quantiles_of_the_target_are_the_targets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spread", "warned"), [(1.9, True), (2.1, False), (0.0, False), (float("nan"), False)]
+    ("spread", "size", "warned"),
+    [
+        (1.9, 5.0, True),
+        (1.9, -90.0, True),
+        (1.9, 100.0, False),  # All but certain.
+        (2.1, 5.0, False),
+        (0.0, 0.0, False),
+        (float("nan"), 5.0, False),
+    ],
 )
-def test_a_kappa_wide_against_the_returns_is_advised_against(spread: float, warned: bool) -> None:
-    advice = _dbc(kappa=1.0).advice({"critic/spread": spread})
+def test_a_kappa_wide_against_the_returns_is_advised_against(
+    spread: float, size: float, warned: bool
+) -> None:
+    advice = _dbc(kappa=1.0).advice({"critic/spread": spread, "critic/target": size})
     assert (advice is not None) == warned
     if advice is not None:
         assert "--critic.kappa 1 is large" in advice

@@ -1,4 +1,4 @@
-"""A race at equal wall-clock: everybody learns for the same minutes, each on one core."""
+"""A race at equal time: everybody learns for the same minutes of one core."""
 
 import hashlib
 import json
@@ -185,6 +185,6 @@ def draw_race(cells: Sequence[dict[str, Any]], path: Path) -> None:
                     np.mean([curve[name] for curve in curves], 0) for name in ("minutes", "returns")
                 )
                 axis.plot(minutes, returns, color=color, lw=2, label=label)
-        axis.set(title=env, xlabel="minutes of training on one core", ylabel="return")
+        axis.set(title=env, xlabel="minutes of one core", ylabel="return")
     legend_below(figure, axes[0], most=4)
     save(figure, path)

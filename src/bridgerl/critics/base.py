@@ -18,6 +18,8 @@ from bridgerl.types import Batch, Bootstrap, Metrics
 
 WIDE_KAPPA = 0.5
 """Share of the deviation of one state's return above which kappa is called too wide."""
+CERTAIN = 0.02
+"""Share of its size below which a return varies too little for its distribution to matter."""
 
 
 class Critic(nn.Module, ABC):
@@ -124,8 +126,8 @@ class QuantileCritic(Critic, ABC):
 
     def advice(self, metrics: Mapping[str, float]) -> str | None:
         """Within kappa the loss is quadratic: returns that vary no more get expectiles."""
-        kappa, spread = self.kappa, metrics["critic/spread"]
-        if not 0 < WIDE_KAPPA * spread < kappa:
+        kappa, spread, size = self.kappa, metrics["critic/spread"], abs(metrics["critic/target"])
+        if not CERTAIN * size < spread < kappa / WIDE_KAPPA:
             return None
         return (
             f"--critic.kappa {kappa:g} is large against the spread {spread:.3g} of one state's "
