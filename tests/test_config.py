@@ -148,7 +148,7 @@ def test_identity_tells_apart_what_changes_the_trajectory() -> None:
         changed(seed=1),
         changed(train=dataclasses.replace(base.train, discount=0.5)),
         changed(train=dataclasses.replace(base.train, threads=2)),
-        changed(actor=dataclasses.replace(base.actor, lr=1e-3)),
+        changed(actor=dataclasses.replace(base.actor, lr=2e-3)),
         changed(critic=dataclasses.replace(base.critic, polyak=0.5)),
         resolve("Hopper-v5", "td3", "cdq", "lite"),
     ]

@@ -12,30 +12,41 @@ Overrides = dict[str, Any]
 
 PAPER_TASKS = ("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "Walker2d-v5")
 
+# What everything that reads observations shares under `lite`.
+_LEARNER = {"trunk": "layernorm", "lr": 1e-3}
+_PLAIN = {"hidden": (128, 128), **_LEARNER}
+_FEATURES = {"features": (128, 128), **_LEARNER}
+
 PRESETS: dict[str, Overrides] = {
     # The paper's tables; its gaps filled as DECISIONS.md tells.
     "paper": {},
-    # What a person runs on a CPU.
+    # What a person runs on a CPU. One trunk, size, rate and normaliser for every critic, so that
+    # two settings differ by their critics alone; chosen by return after minutes of one core.
     "lite": {
-        "actor": {"hidden": (256, 256)},
+        "train": {"normalize_obs": True},
+        "actor.sac": _PLAIN,
+        "actor.td3": _PLAIN,
         "actor.qvpo": {"hidden": (128, 128), "diffusion_steps": 10}
         | {"n_train": 8, "n_play": 8, "n_uniform": 4},
-        "critic.cdq": {"hidden": (256, 256)},
-        "critic.dsac": {"hidden": (256, 256)},
-        "critic.iqn": {"hidden": (128, 128), "merged": (128,)}
-        | {"n_target": 16, "n_online": 16, "n_actor": 8, "n_rank": 8}
+        "critic.cdq": _PLAIN,
+        "critic.dsac": _PLAIN,
+        "critic.iqn": _PLAIN
+        | {"merged": (64,), "n_target": 16, "n_online": 8, "n_actor": 8, "n_rank": 8}
         | {"stratified": True, "shared_levels": True},
-        "critic.tqc": {"hidden": (256, 256)},
-        "critic.vf": {"hidden": (128, 128), "velocity_weight": 0.1, "z_scale": 30.0}
+        "critic.tqc": _PLAIN,
+        "critic.vf": _FEATURES
+        | {"hidden": (64, 64), "velocity_weight": 0.1, "z_scale": 30.0}
         | {"discounted_velocity": True, "masked_velocity": True},
-        "critic.vdrl": {"hidden": (64, 64), "diffusion_steps": 10, "z_scale": 100.0}
-        | {"n_target": 4, "n_actor": 2, "n_rank": 2, "bounded": True},
-        "critic.dbc": {"network": "factored", "hidden": (256, 96), "particle": (16, 16)}
-        | {"n_target": 10, "n_online": 16, "n_actor": 8, "n_rank": 8, "actor_steps": 2}
-        | {"stratified": True, "shared_levels": True, "z_scale": 30.0}
+        "critic.vdrl": _FEATURES
+        | {"hidden": (64, 64), "diffusion_steps": 10, "z_scale": 100.0, "bounded": True}
+        | {"n_target": 4, "n_actor": 2, "n_rank": 2},
+        "critic.dbc": _PLAIN
+        | {"network": "factored", "particle": (16, 16), "z_scale": 30.0}
+        | {"n_target": 8, "n_online": 8, "n_actor": 4, "n_rank": 8, "actor_steps": 1}
+        | {"stratified": True, "shared_levels": True}
         | {"bridge_input": "self", "anchor_weight": 0.0},
-        "env.InvertedPendulum-v5": {"steps": 30_000, "actor": {"lr": 1e-3}, "critic": {"lr": 1e-3}}
-        | {"actor.qvpo": {"hidden": (64, 64)}}
+        "env.InvertedPendulum-v5": {"steps": 30_000}
+        | {"actor.qvpo": {"hidden": (64, 64), "lr": 1e-3}}
         | {"train": {"warmup": 1_000}, "eval": {"every": 1_000}, "save": {"every": 5_000}},
         "env.InvertedDoublePendulum-v5": {"steps": 60_000}
         | {"train": {"warmup": 1_000}, "eval": {"every": 2_000}, "save": {"every": 10_000}},

@@ -236,7 +236,7 @@ def test_the_learning_rate_is_each_parts_own_or_everybodys() -> None:
 
 def test_settings_come_from_the_preset_the_task_and_the_keywords() -> None:
     hopper: Any = DBC("MlpPolicy", "Hopper-v5", buffer_size=10).config.critic
-    assert (hopper.drop, hopper.hidden) == (32 / 128, (256, 96))
+    assert (hopper.drop, hopper.hidden) == (32 / 128, (128, 128))
     paper = DBC("MlpPolicy", POINT, **TINY, critic_kwargs={"bridge_steps": 2}, preset="paper")
     critic: Any = paper.config.critic
     assert (critic.network, critic.hidden, critic.bridge_steps) == ("mlp", (16,), 2)

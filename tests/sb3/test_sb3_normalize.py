@@ -52,7 +52,7 @@ def test_statistics_are_those_of_every_environment(n_envs: int) -> None:
     assert begins.sum() > 4 * n_envs
     assert mean == pytest.approx(seen.mean(0), rel=1e-6)
     assert std == pytest.approx(seen.std(0), rel=1e-6)
-    assert gain == pytest.approx(10.0 / np.sqrt(np.square(sums).mean()), rel=1e-5)
+    assert gain == pytest.approx(model.return_unit / np.sqrt(np.square(sums).mean()), rel=1e-5)
 
 
 def test_learning_and_predicting_go_by_what_was_seen() -> None:
@@ -105,6 +105,13 @@ def test_what_vecnormalize_does_already_is_refused(theirs: str, ours: str, tmp_p
         ActorCritic.load(tmp_path / "model", doing)
     other = {"normalize_obs", "normalize_returns"} - {ours}
     make(doing, **dict.fromkeys(other, True)).learn(15)
+
+
+def test_what_vecnormalize_does_is_left_to_it_unless_asked_for() -> None:
+    assert make().normalize_obs  # By the preset.
+    for norm_obs in (True, False):
+        env = VecNormalize(make_vec_env(POINT), norm_obs=norm_obs)
+        assert make(env).learn(15).normalize_obs is not norm_obs
 
 
 def test_a_unit_that_is_no_size_is_refused() -> None:

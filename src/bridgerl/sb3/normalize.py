@@ -8,7 +8,7 @@ import torch
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.type_aliases import GymEnv
-from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize, unwrap_vec_normalize
 
 from bridgerl.config import TrainConfig
 from bridgerl.errors import UserError
@@ -27,9 +27,12 @@ class Normalizing(OffPolicyAlgorithm):
     def _settle(
         self, preset: TrainConfig, obs: bool | None, returns: bool | None, unit: float | None
     ) -> None:
-        """Take what is given; None leaves it to the preset."""
-        self.normalize_obs = preset.normalize_obs if obs is None else obs
-        self.normalize_returns = preset.normalize_returns if returns is None else returns
+        """Take what is given; None leaves it to the preset, or to VecNormalize if it does that."""
+        theirs = _vec_normalize(self.env)
+        own_obs = preset.normalize_obs and not (theirs and theirs.norm_obs)
+        own_returns = preset.normalize_returns and not (theirs and theirs.norm_reward)
+        self.normalize_obs = own_obs if obs is None else obs
+        self.normalize_returns = own_returns if returns is None else returns
         self.return_unit = preset.return_unit if unit is None else unit
 
     def _build_normalizer(self) -> Normalizer:
@@ -47,7 +50,7 @@ class Normalizing(OffPolicyAlgorithm):
 
     def _refuse_twice(self, env: GymEnv | None) -> None:
         """Refuse to normalise what VecNormalize already does."""
-        found = unwrap_vec_normalize(env) if isinstance(env, VecEnv) else None
+        found = _vec_normalize(env)
         if found is not None and found.norm_obs and self.normalize_obs:
             hint = "leave out normalize_obs, or make it with norm_obs=False"
             raise UserError(f"VecNormalize normalises observations already; {hint}")
@@ -84,3 +87,7 @@ class Normalizing(OffPolicyAlgorithm):
             reached = after[env] if last is None else np.asarray(last, np.float32).reshape(-1)
             agent.observe(reached, float(reward[env]), env)
         self._last_episode_starts = dones
+
+
+def _vec_normalize(env: GymEnv | None) -> VecNormalize | None:
+    return unwrap_vec_normalize(env) if isinstance(env, VecEnv) else None

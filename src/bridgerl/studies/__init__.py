@@ -1,4 +1,4 @@
-"""Every table and figure of the paper, and five of our own, as studies: a file and a line each."""
+"""Every table and figure of the paper, and six of our own, as studies: a file and a line each."""
 
 from bridgerl.studies import (
     actors,
@@ -11,6 +11,7 @@ from bridgerl.studies import (
     evaluation,
     flow_steps,
     label_bias,
+    lite_ablation,
     main,
     plug_and_play,
     schedules,
@@ -18,7 +19,16 @@ from bridgerl.studies import (
 )
 from bridgerl.studies.base import SCALES, Study
 
-_TRAININGS = (main, plug_and_play, flow_steps, anchor_weight, schedules, actors, training_time)
+_TRAININGS = (
+    main,
+    plug_and_play,
+    flow_steps,
+    anchor_weight,
+    schedules,
+    actors,
+    training_time,
+    lite_ablation,
+)
 _KNOWN_TRUTHS = (
     degradation,
     endpoint_bias,

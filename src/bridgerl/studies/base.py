@@ -71,16 +71,26 @@ class Setting:
     changes: dict[str, Any] = field(default_factory=dict)
     preset: str = ""
     """In place of the scale's."""
+    others: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What is changed of other sections, e.g. of the actor."""
 
     def config(self, task: str, scale: Scale) -> RunConfig:
         preset = self.preset or scale.preset
         base = resolve(task, self.actor, self.critic, preset)
-        changes = {"critic": self.changes, **scale.changes}
-        sections = {key: replace(getattr(base, key), **new) for key, new in changes.items()}
+        own = {"critic": self.changes, **self.others}
+        sections = {
+            key: replace(getattr(base, key), **own.get(key, {}), **scale.changes.get(key, {}))
+            for key in {**own, **scale.changes}
+        }
         # Named by what differs from the preset, so that equal settings of studies share their run.
-        new = [f"{k} {v}" for k, v in self.changes.items() if getattr(base.critic, k) != v]
-        own = self.key if self.key != f"{self.actor}+{self.critic}" else " ".join(new)
-        name = f"{self.actor}-{self.critic}-{preset}" + (f"-{slug_of(own)}" if new else "")
+        new = [
+            f"{name} {value}"
+            for key, values in own.items()
+            for name, value in values.items()
+            if getattr(getattr(base, key), name) != value
+        ]
+        label = self.key if self.key != f"{self.actor}+{self.critic}" else " ".join(new)
+        name = f"{self.actor}-{self.critic}-{preset}" + (f"-{slug_of(label)}" if new else "")
         return replace(base, steps=scale.steps, name=name, **sections)
 
 
@@ -190,15 +200,20 @@ class TrainingStudy(Study):
         "Learning curves", "environment steps", "return", "Mean return of evaluations over seeds."
     )
     pools_tasks = True
+    most_steps: ClassVar[int] = 10**9
+    """Steps of a run, where the scale would have more."""
 
     def chosen_tasks(self, scale: str) -> tuple[str, ...]:
         return SCALES[scale].choose(self.tasks)
 
     def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
         """A run; equal settings of other studies share its folder."""
-        config = setting.config(task, SCALES[place.scale])
+        scale = SCALES[place.scale]
+        steps = min(scale.steps, self.most_steps)
+        config = setting.config(task, replace(scale, steps=steps))
         train = replace(config.train, device=place.device)
-        config = replace(config, seed=seed, out=place.out / "runs", train=train)
+        runs = "runs" if steps == scale.steps else f"runs-{steps}"
+        config = replace(config, seed=seed, out=place.out / runs, train=train)
         return train_job(setting.key, config)
 
     def paper_cells(self) -> Cells:
