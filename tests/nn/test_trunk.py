@@ -12,6 +12,7 @@ from bridgerl.nn.settings import TrunkName
 from bridgerl.nn.trunk import BatchNormed, Trunk, batch_norms, joint, make_trunk, paired_statistics
 
 SIZES, H, B = (5, 12, 12, 12), 3, 40
+LAYER_NORM = nn.LayerNorm(SIZES[1], elementwise_affine=False)
 KINDS = get_args(TrunkName)
 for_kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -38,10 +39,6 @@ def _linear(layer: nn.Module, h: int) -> nn.Module:
 
 def _norm(norm: nn.Module, h: int) -> nn.Module:
     scale, shift = norm.scale[h, 0].detach(), norm.shift[h, 0].detach()  # pyright: ignore
-    if isinstance(norm, layers.HeadLayerNorm):
-        plain: nn.Module = nn.LayerNorm(len(scale))
-        plain.load_state_dict({"weight": scale, "bias": shift})
-        return plain
     plain = nn.BatchNorm1d(len(scale), eps=layers.BATCH_EPS, momentum=layers.MOMENTUM)
     values = {"weight": scale, "bias": shift, "num_batches_tracked": torch.tensor(0)}
     values |= {"running_mean": norm.mean[h, 0], "running_var": norm.var[h, 0]}  # pyright: ignore
@@ -64,16 +61,16 @@ def _plain(kind: TrunkName, trunk: nn.Module, h: int) -> nn.Sequential:
     def parts() -> Iterator[nn.Module]:
         if kind == "simba":
             yield _linear(trunk.embed, h)  # pyright: ignore
-            for norm, wide, back in zip(trunk.norms, trunk.wide, trunk.back, strict=True):  # pyright: ignore
-                yield _Residual(_norm(norm, h), _linear(wide, h), nn.ReLU(), _linear(back, h))
-            yield _norm(trunk.last_norm, h)  # pyright: ignore
+            for wide, back in zip(trunk.wide, trunk.back, strict=True):  # pyright: ignore
+                yield _Residual(LAYER_NORM, _linear(wide, h), nn.ReLU(), _linear(back, h))
+            yield LAYER_NORM
             return
         if kind == "batchnorm":
             yield _norm(trunk.norms[0], h)  # pyright: ignore
         for i, layer in enumerate(trunk.layers):  # pyright: ignore
             yield _linear(layer, h)
             if kind == "layernorm":
-                yield _norm(trunk.norms[i], h)  # pyright: ignore
+                yield LAYER_NORM
             yield nn.ReLU()
             if kind == "batchnorm":
                 yield _norm(trunk.norms[i + 1], h)  # pyright: ignore

@@ -36,7 +36,7 @@ class Features(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """What the trunk makes of every row."""
-        return self.trunk(x)[0].t()
+        return self.trunk(x).squeeze(0).t()
 
 
 def reader(n_in: int, widths: Sequence[int], trunk: TrunkName) -> tuple[nn.Module, int]:

@@ -16,7 +16,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from bridgerl.nn.layers import HeadBatchRenorm, HeadLayerNorm, HeadLinear, of
+from bridgerl.nn.layers import HeadBatchRenorm, HeadLinear, feature_major, layer_norm, of
 from bridgerl.nn.settings import TrunkName
 
 EXPANSION = 4
@@ -59,17 +59,15 @@ class LayerNormed(Trunk):
 
     def __init__(self, n_heads: int, sizes: Sequence[int]) -> None:
         super().__init__(n_heads)
-        layers = _affine(n_heads, sizes)
-        norms = [HeadLayerNorm(n_heads, width) for width in sizes[1:]]
-        self.layers, self.norms = nn.ModuleList(layers), nn.ModuleList(norms)
-        self._stages = list(zip(layers, norms, strict=True))
+        self._layers = _affine(n_heads, sizes)
+        self.layers = nn.ModuleList(self._layers)
 
     def forward(self, x: Tensor, n_heads: int | None = None) -> Tensor:
         """Layer by layer."""
         y = x.expand(n_heads or self.n_heads, -1, -1)
-        for layer, norm in self._stages:
-            y = torch.relu_(norm(layer.rows(y)))
-        return y.mT
+        for layer in self._layers:
+            y = torch.relu_(layer_norm(layer.rows(y)))
+        return feature_major(y)
 
 
 class Simba(Trunk):
@@ -79,19 +77,17 @@ class Simba(Trunk):
         super().__init__(n_heads)
         n_in, width, *others = sizes
         self.embed = HeadLinear(n_heads, n_in, width)
-        norms = [HeadLayerNorm(n_heads, width) for _ in others]
         wide = [HeadLinear(n_heads, width, EXPANSION * width) for _ in others]
         back = [HeadLinear(n_heads, EXPANSION * width, width) for _ in others]
-        self.norms, self.wide, self.back = map(nn.ModuleList, (norms, wide, back))
-        self._blocks = list(zip(norms, wide, back, strict=True))
-        self.last_norm = HeadLayerNorm(n_heads, width)
+        self.wide, self.back = nn.ModuleList(wide), nn.ModuleList(back)
+        self._blocks = list(zip(wide, back, strict=True))
 
     def forward(self, x: Tensor, n_heads: int | None = None) -> Tensor:
         """Block by block."""
         y = self.embed.rows(x.expand(n_heads or self.n_heads, -1, -1))
-        for norm, wide, back in self._blocks:
-            y = y + back.rows(torch.relu_(wide.rows(norm(y))))
-        return self.last_norm(y).mT
+        for wide, back in self._blocks:
+            y = y + back.rows(torch.relu_(wide.rows(layer_norm(y))))
+        return feature_major(layer_norm(y))
 
 
 class BatchNormed(Trunk):
@@ -113,7 +109,7 @@ class BatchNormed(Trunk):
         y = self._first(rows.expand(n_heads or self.n_heads, -1, -1), of_batch=of_batch)
         for layer, norm in self._stages:
             y = norm(torch.relu_(layer.rows(y)), of_batch=of_batch)
-        return y[:, : len(x)].mT
+        return feature_major(y[:, : len(x)])
 
 
 TRUNKS: dict[TrunkName, Callable[[int, Sequence[int]], Trunk]] = {
