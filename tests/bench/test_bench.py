@@ -48,7 +48,7 @@ def test_the_parts_of_a_step_add_up_to_the_step(text: str) -> None:
 
 def test_flops_are_those_of_every_matrix_product() -> None:
     row = measure(read_pair("sac+cdq --hidden 32 32", ENV)[1], SETTING)
-    b, x, o, a, w, p = 32, 5, 4, 1, 32, 256
+    b, x, o, a, w, p = 32, 5, 4, 1, 32, 128
     critic = 2 * b * (x * w + w * w + w)  # One head, one way.
     policy = 2 * b * (o * p + p * p + 2 * a * p)
     # Two heads: target; online there and back, without a slope in (s, a); under the actor there and

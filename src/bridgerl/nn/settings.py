@@ -61,10 +61,12 @@ class LearnerConfig:
     def _require_trunk(self) -> None:
         """Refuse a trunk other than plain where there is none, or for whose kind widths are odd."""
         field = self.trunk_widths
-        widths: tuple[int, ...] = getattr(self, field, ())
+        widths: tuple[int, ...] | None = getattr(self, field, None)
+        if field == "hidden" and widths == ():
+            return  # `require_widths` refuses it by its own name.
         flag = f"--{self.section}.{field}"
-        self.require(len(widths) > 0, "trunk", f"needs widths: set {flag}, e.g. {flag} 128 128")
-        if self.trunk == "simba":
+        self.require(bool(widths), "trunk", f"needs widths: set {flag}, e.g. {flag} 128 128")
+        if self.trunk == "simba" and widths:
             ok = len(widths) > 1 and len(set(widths)) == 1
             self.require(ok, "trunk", f"needs two or more equal widths in {flag}")
 
