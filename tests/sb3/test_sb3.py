@@ -102,7 +102,7 @@ def test_every_critic_of_the_paper_has_a_class_that_takes_no_other(critic: str) 
 
 @pytest.mark.parametrize(("actor", "critic"), PAIRS)
 def test_one_gradient_step_is_one_update_of_the_agent(actor: str, critic: str) -> None:
-    model = make(critic, actor)
+    model = make(critic, actor, normalize_obs=False)
     model.learn(10)
     streams = Streams(0)
     spec = EnvSpec("", 3, 2)
@@ -164,7 +164,8 @@ def test_it_trains_in_several_environments(n_envs: int) -> None:
 
 def test_actions_fill_the_bounds_of_the_space() -> None:
     low, high = (-2.0, 0.5)
-    actions, _ = make().predict(100 * observations(200), deterministic=True)
+    loud = make(actor_kwargs={"trunk": "plain"}, normalize_obs=False)  # Norms would keep it calm.
+    actions, _ = loud.predict(100 * observations(200), deterministic=True)
     assert low <= actions.min() < low + 0.1
     assert high - 0.1 < actions.max() <= high
     single, _ = make().predict(observations()[0], deterministic=True)
@@ -350,7 +351,7 @@ def test_tensorboard_shows_the_tags_of_sb3_and_ours(tmp_path: Path) -> None:
     assert {f"train/{tag}" for tag in shared} | {"rollout/ep_rew_mean"} <= tags
     assert {"critic/quantile_loss", "critic/grad_norm", "actor/grad_norm"} <= tags
     assert model.logger.name_to_value["train/n_updates"] == model._n_updates == 100
-    assert events.Scalars("train/learning_rate")[-1].value == pytest.approx(3e-4)
+    assert events.Scalars("train/learning_rate")[-1].value == pytest.approx(1e-3)
 
 
 # Files

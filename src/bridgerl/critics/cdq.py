@@ -23,11 +23,14 @@ class CDQConfig(CriticConfig):
     """Independent networks; the target is their minimum."""
     actor_q: Literal["min", "first"] = "min"
     """What the actor maximises: the minimum over heads (SAC, QVPO) or the first head (TD3)."""
+    z_scale: float = 1.0
+    """Returns are divided by this inside the network."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_widths("hidden")
         self.require(1 <= self.n_heads <= 1024, "n_heads", "must be from 1 to 1024")
+        self.require_positive("z_scale")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "CDQ":
         return CDQ(self, spec)
@@ -38,7 +41,8 @@ class CDQ(Critic):
 
     def __init__(self, config: CDQConfig, spec: EnvSpec) -> None:
         sizes = (spec.obs_dim + spec.action_dim, *config.hidden, 1)
-        super().__init__(config, Heads(config.n_heads, sizes, config.trunk))
+        heads = Heads(config.n_heads, sizes, config.trunk, scale=config.z_scale)
+        super().__init__(config, heads)
         self._actor_q = config.actor_q
 
     def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:

@@ -26,11 +26,13 @@ class DSACConfig(CriticConfig):
     """Bound of the error that the deviation learns from; it also bounds the deviation."""
     damping: float = 0.1
     """Added to the denominators of both gradients; moves step sizes, not the solution."""
+    z_scale: float = 1.0
+    """Returns are divided by this inside the network."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_widths("hidden")
-        self.require_positive("draw_clip", "td_bound")
+        self.require_positive("draw_clip", "td_bound", "z_scale")
         ok = 0 <= self.damping < float("inf")
         self.require(ok, "damping", "must be finite and not negative")
 
@@ -92,7 +94,10 @@ class DSAC(Critic):
 
     def _gaussian(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Gaussian:
         mean, raw = self._net(target=target)(torch.cat([obs, action], -1)).unbind(-1)
-        return Gaussian(mean, F.softplus(raw))
+        scale = self.config.z_scale
+        if scale == 1:
+            return Gaussian(mean, F.softplus(raw))
+        return Gaussian(scale * mean, scale * F.softplus(raw))
 
 
 def gaussian_surrogate(now: Gaussian, y: Tensor, *, bound: float, damping: float) -> Tensor:

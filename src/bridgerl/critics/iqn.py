@@ -44,6 +44,8 @@ class IQNConfig(CriticConfig):
     """Draw one set of levels per batch instead of one per transition."""
     kappa: float = 1.0
     """Width of the Huber parabola, in units of the return."""
+    z_scale: float = 1.0
+    """Returns are divided by this inside the network."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,7 +53,7 @@ class IQNConfig(CriticConfig):
         self.require_widths("merged")
         counts = ("n_heads", "n_target", "n_online", "n_actor", "n_rank", "n_embed")
         self.require_counts(*counts)
-        self.require_positive("kappa")
+        self.require_positive("kappa", "z_scale")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "IQN":
         return IQN(self, spec, streams)
@@ -126,5 +128,6 @@ class IQN(QuantileCritic):
 
     def _of_heads(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
         """Every head's return at the levels tau (b or 1, k): (b, h, k)."""
-        x = torch.cat([obs, action], -1)
-        return torch.stack([net(x, tau) for net in self._heads(target=target)], 1)
+        x, scale = torch.cat([obs, action], -1), self.config.z_scale
+        z = torch.stack([net(x, tau) for net in self._heads(target=target)], 1)
+        return z if scale == 1 else scale * z

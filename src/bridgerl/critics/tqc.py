@@ -29,12 +29,14 @@ class TQCConfig(CriticConfig):
     of them for others."""
     kappa: float = 1.0
     """Width of the Huber parabola, in units of the return."""
+    z_scale: float = 1.0
+    """Returns are divided by this inside the network."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_widths("hidden")
         self.require_counts("n_heads", "n_atoms")
-        self.require_positive("kappa")
+        self.require_positive("kappa", "z_scale")
         self.require(0 <= self.drop < 1, "drop", "must be in [0, 1)")
         pooled = self.n_heads * self.n_atoms
         self.require(self.n_drop < pooled, "drop", f"leaves none of {pooled} target atoms")
@@ -55,7 +57,8 @@ class TQC(QuantileCritic):
 
     def __init__(self, config: TQCConfig, spec: EnvSpec) -> None:
         sizes = (spec.obs_dim + spec.action_dim, *config.hidden, config.n_atoms)
-        super().__init__(config, Heads(config.n_heads, sizes, config.trunk))
+        heads = Heads(config.n_heads, sizes, config.trunk, scale=config.z_scale)
+        super().__init__(config, heads)
         self.config, self.kappa = config, config.kappa
         self.register_buffer("levels", midpoint_levels(config.n_atoms), persistent=False)
 

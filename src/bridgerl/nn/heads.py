@@ -12,10 +12,18 @@ from bridgerl.nn.trunk import make_trunk
 
 
 class Heads(nn.Module):
-    """Independent networks on one input: (b, in) -> (b, h, out)."""
+    """Independent networks on one input, their outputs times a scale: (b, in) -> (b, h, out)."""
 
-    def __init__(self, n_heads: int, sizes: Sequence[int], trunk: TrunkName = "plain") -> None:
+    def __init__(
+        self,
+        n_heads: int,
+        sizes: Sequence[int],
+        trunk: TrunkName = "plain",
+        *,
+        scale: float = 1.0,
+    ) -> None:
         super().__init__()
+        self._scale = scale
         *widths, n_out = sizes
         self.trunk = make_trunk(trunk, n_heads, widths)
         self.readout = HeadLinear(n_heads, widths[-1], n_out)
@@ -24,7 +32,8 @@ class Heads(nn.Module):
     def forward(self, x: Tensor, n_heads: int | None = None) -> Tensor:
         """Stack the outputs of every head, or of the first so many, on axis 1."""
         y, (weight, bias) = self.trunk(x, n_heads), self._affine
-        return torch.baddbmm(of(y, bias), of(y, weight), y).permute(2, 0, 1)
+        c = self._scale
+        return torch.baddbmm(of(y, bias), of(y, weight), y, alpha=c, beta=c).permute(2, 0, 1)
 
 
 class Features(nn.Module):

@@ -59,7 +59,7 @@ class _FeatureMajor(torch.autograd.Function):
     """A transpose whose gradient is laid out in rows, as what comes before computes it."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         return x.mT
 
     @staticmethod
@@ -69,7 +69,7 @@ class _FeatureMajor(torch.autograd.Function):
 
 def feature_major(rows: Tensor) -> Tensor:
     """(h, n, width) -> (h, width, n); mixed layouts would slow the way back by a fifth."""
-    return _FeatureMajor.apply(rows)  # pyright: ignore[reportReturnType]
+    return _FeatureMajor.apply(rows)
 
 
 class HeadBatchRenorm(nn.Module):
