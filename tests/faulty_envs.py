@@ -1,5 +1,6 @@
 """Environments that are odd or broken in one way each: `faulty_envs:NanObservation-v0`."""
 
+import sys
 from typing import Any
 
 import gymnasium as gym
@@ -97,6 +98,69 @@ class OverflowingReward(Healthy):
 class TextReward(Healthy):
     def pay(self) -> Any:
         return "much" if self.at_fault else 1.0
+
+
+class Returns(Healthy):
+    """Returns one odd value at the faulty step; `ODD` has its children."""
+
+    place: int
+    odd: Any
+
+    def step(self, action: Any) -> Any:
+        values = list(super().step(action))
+        if self.at_fault:
+            values[self.place] = self.odd
+        return tuple(values)
+
+
+ODD: dict[str, tuple[int, Any]] = {
+    "ComplexObservation": (0, np.array([1.0 + 2.0j, 0.0])),
+    "MaskedObservation": (0, np.ma.array([1.0, 2.0], mask=[False, True])),
+    "HugeIntegerObservation": (0, [10**5000, 0]),
+    "DigitsObservation": (0, ["1", "2"]),  # Which NumPy would take for numbers.
+    "RaggedObservation": (0, [[1.0], [2.0, 3.0]]),
+    "ColumnObservation": (0, np.zeros((2, 1))),
+    "NoObservation": (0, None),
+    "HugeIntegerReward": (1, 10**5000),
+    "ComplexReward": (1, 1.0 + 2.0j),
+    "ArrayReward": (1, np.ones(3)),
+    "MaskedReward": (1, np.ma.masked),
+    "DigitsReward": (1, "1.5"),
+    "ArrayTerminated": (2, np.array([True, False])),
+    "TextTerminated": (2, "no"),
+    "NoneTerminated": (2, None),
+    "NumpyTerminated": (2, np.bool_(True)),
+    "ArrayTruncated": (3, np.array([False])),
+}
+ODD_CLASSES = [type(n, (Returns,), {"place": i, "odd": odd}) for n, (i, odd) in ODD.items()]
+
+
+class FourValues(Healthy):
+    """Speaks the step of an older Gym."""
+
+    def step(self, action: Any) -> Any:
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, info
+
+
+class LeavesInStep(Healthy):
+    def pay(self) -> Any:
+        return sys.exit() if self.at_fault else 1.0
+
+
+class LeavesInReset(Healthy):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        sys.exit("no licence")
+
+
+class LeavesWhenMade(Healthy):
+    def __init__(self) -> None:
+        sys.exit(0)
+
+
+class RaisesInClose(Healthy):
+    def close(self) -> None:
+        raise RuntimeError("the window\nis gone")
 
 
 class RaisesInStep(Healthy):

@@ -40,6 +40,7 @@ TABLE: list[tuple[str, str]] = [
     ("train --env not!an!id", "'not!an!id' cannot be made"),
     ("train --env Hopper-v3", "'Hopper-v3' cannot be made"),
     ("train --env faulty_envs:RaisesWhenMade-v0", "no display"),
+    ("train --env faulty_envs:LeavesWhenMade-v0", "cannot be made: 0"),
     (f"train {TOY} --actor sax", "unknown actor 'sax'; did you mean sac? (known: sac, td3, qvpo)"),
     (f"train {ENV} --critic cdw", "unknown critic 'cdw'; did you mean cdq?"),
     (f"train {TOY} --preset light", "unknown preset 'light'; did you mean lite?"),

@@ -87,12 +87,31 @@ FAULTS = [
     ("NanObservation", "observation[1] is nan", 5),
     ("InfObservation", "observation[0] is -inf", 5),
     ("OverflowingObservation", "observation[1] is 1e+300, not finite in float32", 5),
-    ("WrongSize", "observation has 3 numbers, not 2", 5),
-    ("TextObservation", "observation is no array of numbers", 5),
+    ("WrongSize", "observation has shape (3,), not (2,)", 5),
+    ("ColumnObservation", "observation has shape (2, 1), not (2,)", 5),
+    ("TextObservation", "observation is no array of real numbers but <U4", 5),
+    ("DigitsObservation", "observation is no array of real numbers but <U1", 5),
+    ("ComplexObservation", "observation is no array of real numbers but complex128", 5),
+    ("MaskedObservation", "observation has masked numbers", 5),
+    ("HugeIntegerObservation", "observation is no array of real numbers but list", 5),
+    ("RaggedObservation", "observation is no array of numbers: ", 5),
+    ("NoObservation", "observation is no array of real numbers but NoneType", 5),
     ("NanReward", "reward is nan", 5),
     ("InfReward", "reward is inf", 5),
     ("OverflowingReward", "reward is 1e+300, not finite in float32", 5),
-    ("TextReward", "step raised ValueError", 5),
+    ("TextReward", "reward is of type str, not one real number", 5),
+    ("DigitsReward", "reward is of type str, not one real number", 5),
+    ("HugeIntegerReward", "reward is of type int, not one real number", 5),
+    ("ComplexReward", "reward is of type complex, not one real number", 5),
+    ("ArrayReward", "reward is of type ndarray, not one real number", 5),
+    ("MaskedReward", "reward is of type MaskedConstant, not one real number", 5),
+    ("ArrayTerminated", "terminated is of type ndarray, neither true nor false", 5),
+    ("ArrayTruncated", "truncated is of type ndarray, neither true nor false", 5),
+    ("TextTerminated", "terminated is of type str, neither true nor false", 5),
+    ("NoneTerminated", "terminated is of type NoneType, neither true nor false", 5),
+    ("FourValues", "step raised ValueError: not enough values", 1),
+    ("LeavesInStep", "step raised SystemExit", 5),
+    ("LeavesInReset", "reset raised SystemExit: no licence", 0),
     ("RaisesInStep", "step raised RuntimeError: the simulator", 5),
     ("RaisesInReset", "reset raised OSError: no licence", 0),
 ]
@@ -191,7 +210,29 @@ def test_mujoco_environments_start_without_a_word(cli: Run, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["RaisesInStep", "NanReward", "NanAtReset"])
+def test_numpy_may_say_whether_an_episode_has_ended() -> None:
+    task = Task("faulty_envs:NumpyTerminated-v0", 0)
+    task.reset(0)
+    ends = [task.step(MIDDLE)[2:] for _ in range(5)]
+    assert ends == [(False, False, False)] * 4 + [(True, False, False)]
+    assert {type(word) for word in ends[4]} == {bool}
+
+
+def test_what_close_raises_is_a_warning_and_changes_no_result(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["check-env", "faulty_envs:RaisesInClose-v0"]) == 0
+    out, err = capsys.readouterr()
+    assert "resumes exactly" in out
+    env = "faulty_envs:RaisesInClose-v0"
+    assert err == f"bridgerl: warning: {env}: close raised RuntimeError: the window is gone\n"
+
+
+TRAINED = ["RaisesInStep", "NanReward", "NanAtReset", "LeavesInStep", "LeavesInReset"]
+TRAINED += ["ArrayTerminated", "HugeIntegerObservation", "ComplexObservation", "MaskedObservation"]
+
+
+@pytest.mark.parametrize("name", TRAINED)
 def test_training_on_a_broken_environment_exits_3_with_one_line(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,8 @@ from bridgerl.types import EnvSpec
 
 # Untyped on purpose: the engine is a compiled module without stubs.
 _mujoco: Any = importlib.import_module("mujoco")
+NUMBERS = "fiub"
+"""Kinds of NumPy types that hold real numbers."""
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 _NAMES = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC", "mjWARN_BADCTRL")
 MUJOCO_DIVERGED = [getattr(_mujoco.mjtWarning, name).value for name in _NAMES]
@@ -55,6 +57,7 @@ class Task:
         space = self.env.action_space
         assert isinstance(space, gym.spaces.Box)
         self._shape, self._dtype = space.shape, space.dtype
+        self._obs_shape = self.env.observation_space.shape
         self._half_low = 0.5 * space.low.astype(np.float64).reshape(-1)
         self._half_high = 0.5 * space.high.astype(np.float64).reshape(-1)
         data: Any = getattr(self.env.unwrapped, "data", None)
@@ -72,7 +75,7 @@ class Task:
         self._episode_seed = derive_seed(self._seed, self._purpose, *key) % 2**32
         try:
             obs, _ = self.env.reset(seed=self._episode_seed)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._fault(f"reset raised {type(error).__name__}: {error}") from error
         self.obs, self.reward = self._observation(obs), 0.0
         return self.obs
@@ -86,18 +89,16 @@ class Task:
         try:
             scaled = scaled.astype(self._dtype).reshape(self._shape)
             obs, reward, terminated, truncated, _ = self.env.step(scaled)
-            self.reward = float(reward)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self._fault(f"step raised {type(error).__name__}: {error}") from error
-        self.obs = self._observation(obs)
-        if not abs(self.reward) <= FLOAT32_MAX:
-            raise self._fault(f"reward is {self.reward}, not finite in float32")
+        self.obs, self.reward = self._observation(obs), self._reward(reward)
+        terminated = self._flag("terminated", terminated)
+        truncated = self._flag("truncated", truncated)
         data = self._mujoco_data
         diverged = data is not None and bool(data.warning.number[MUJOCO_DIVERGED].any())
         if diverged:
             self.reward = 0.0  # A jump back to the start can pay thousands.
-        truncated = bool(truncated) or diverged
-        return Outcome(self.obs, self.reward, bool(terminated), truncated, diverged)
+        return Outcome(self.obs, self.reward, terminated, truncated or diverged, diverged)
 
     def replay(self, key: tuple[int, ...], actions: np.ndarray) -> None:
         """Rebuild an episode under way from its key and its actions."""
@@ -110,27 +111,70 @@ class Task:
         self.env.np_random = np.random.default_rng(derive_seed(self._seed, "reseed", *key))
 
     def close(self) -> None:
-        self.env.close()
+        """Close it; what it raises then is told, but changes no result."""
+        try:
+            self.env.close()
+        except (Exception, SystemExit) as error:
+            text = " ".join(f"close raised {type(error).__name__}: {error}".split())
+            print(f"bridgerl: warning: {self.spec.env_id}: {text}", file=sys.stderr)
 
     def _observation(self, obs: Any) -> np.ndarray:
-        try:
-            with np.errstate(over="ignore"):
-                # A copy: an environment may go on to change its own array.
-                flat = np.array(obs, np.float32).reshape(-1)
-        except (TypeError, ValueError) as error:
-            raise self._fault(f"observation is no array of numbers: {error}") from error
-        if flat.shape != (self.spec.obs_dim,):
-            raise self._fault(f"observation has {flat.size} numbers, not {self.spec.obs_dim}")
+        if type(obs) is not np.ndarray or obs.dtype.kind not in NUMBERS:
+            obs = self._numbers(obs)
+        if obs.shape != self._obs_shape:
+            raise self._fault(f"observation has shape {obs.shape}, not {self._obs_shape}")
+        with np.errstate(over="ignore"):
+            # A copy: an environment may go on to change its own array.
+            flat = np.array(obs, np.float32).reshape(-1)
         finite = np.isfinite(flat)
         if not finite.all():
             index = int(np.argmin(finite))
-            value = np.asarray(obs).reshape(-1)[index]
+            value = obs.reshape(-1)[index]
             raise self._fault(f"observation[{index}] is {value}, not finite in float32")
         return flat
+
+    def _numbers(self, obs: Any) -> np.ndarray:
+        """An observation that is no plain array as one; never by leaving something out."""
+        if np.ma.is_masked(obs):
+            raise self._fault("observation has masked numbers")
+        try:
+            array = np.asarray(obs)
+        except Exception as error:
+            raise self._fault(f"observation is no array of numbers: {error}") from error
+        if array.dtype.kind not in NUMBERS:
+            kind = type(obs).__name__ if array.dtype == object else array.dtype
+            raise self._fault(f"observation is no array of real numbers but {kind}")
+        return array
+
+    def _reward(self, reward: Any) -> float:
+        number = reward if isinstance(reward, float) else _number(reward)
+        if number is None:
+            raise self._fault(f"reward is of type {type(reward).__name__}, not one real number")
+        if not abs(number) <= FLOAT32_MAX:
+            raise self._fault(f"reward is {number}, not finite in float32")
+        return float(number)
+
+    def _flag(self, name: str, value: Any) -> bool:
+        if value is True or value is False:
+            return value
+        if np.iterable(value) or _number(value) not in (0, 1):
+            kind = type(value).__name__
+            raise self._fault(f"{name} is of type {kind}, neither true nor false")
+        return bool(value)
 
     def _fault(self, what: str) -> EnvFault:
         step, seed = len(self.actions), self._episode_seed
         return EnvFault(f"{self.spec.env_id}: {what} at step {step} of the episode seeded {seed}")
+
+
+def _number(value: Any) -> float | None:
+    """The one real number that a value is, or holds; None if there is none, or none to see."""
+    try:
+        array = np.asarray(value)
+    except Exception:
+        return None
+    known = array.size == 1 and array.dtype.kind in NUMBERS and not np.ma.is_masked(value)
+    return array.item() if known else None
 
 
 def make(env_id: str, *, limited: bool = True) -> gym.Env[Any, Any]:
@@ -152,8 +196,8 @@ def make(env_id: str, *, limited: bool = True) -> gym.Env[Any, Any]:
         what = str(error).partition(".")[0]  # Gymnasium adds two sentences.
         hint = "is it installed, or on PYTHONPATH?"
         raise UserError(f"environment {env_id!r} cannot be made: {what}; {hint}") from None
-    except Exception as error:
-        text = " ".join(str(error).split())
+    except (Exception, SystemExit) as error:
+        text = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"environment {env_id!r} cannot be made: {text}") from error
 
 
