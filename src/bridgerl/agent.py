@@ -50,6 +50,8 @@ class Agent(nn.Module):
         self.device = next(actor.parameters()).device
         self.shifts: Tensor | None = None
         """What calibration adds to quantiles at midpoint levels: (k,)."""
+        self.sizes: tuple[int, int] | None = None
+        """Numbers in an observation and in an action, if they are known."""
 
     def begin(self, obs: np.ndarray, env: int = 0) -> None:
         """Take note of an episode's first observation, (o,)."""
@@ -74,6 +76,7 @@ class Agent(nn.Module):
 
     def q(self, obs: Tensor, action: Tensor) -> Tensor:
         """The mean return that candidate actions are ranked by: (b,). Draws nothing."""
+        self._check_sizes(obs, action)
         seen = self.normalizer.normalize_obs(obs)
         return self.normalizer.in_task_units(self.critic.q_rank(seen, action))
 
@@ -88,6 +91,7 @@ class Agent(nn.Module):
         if not (fits and ((tau > 0) & (tau < 1)).all()):
             rule = "must be within (0, 1) and of shape (b or 1, k)"
             raise UserError(f"quantile levels {rule}, got {tau.tolist()!r:.80}")
+        self._check_sizes(obs, action)
         seen = self.normalizer.normalize_obs(obs)
         z = self.normalizer.in_task_units(self.critic.quantiles(seen, action, tau))
         return self._calibrate(z, tau.to(z)) if calibrated else z
@@ -106,8 +110,21 @@ class Agent(nn.Module):
 
     def particles(self, obs: Tensor, action: Tensor, n: int) -> Tensor:
         """N equally likely returns: (b, n)."""
+        if n < 1:
+            raise UserError(f"particles must be at least 1, got {n}")
+        self._check_sizes(obs, action)
         seen = self.normalizer.normalize_obs(obs)
         return self.normalizer.in_task_units(self.critic.particles(seen, action, n))
+
+    def _check_sizes(self, obs: Tensor, action: Tensor) -> None:
+        """Refuse other shapes: networks join both, and would take them swapped."""
+        if self.sizes is None:
+            return
+        batch = obs.shape[:1]
+        got, (o, a) = (tuple(obs.shape), tuple(action.shape)), self.sizes
+        if got != ((*batch, o), (*batch, a)):
+            wanted = f"observations must be of shape (b, {o}) and actions of shape (b, {a})"
+            raise UserError(f"{wanted}, got {got[0]} and {got[1]}; are they swapped?")
 
     @torch.no_grad()
     def bootstrap(self, obs: Tensor) -> Bootstrap:
@@ -188,7 +205,9 @@ def build_agent(
         built_actor = actor.build(spec, streams)
     built_critic = build_critic(critic, spec, streams)
     every = {"actor_every": actor.delay, "target_every": critic.target_every}
-    return Agent(built_actor, built_critic, streams, normalizer=normalizer, **every)
+    agent = Agent(built_actor, built_critic, streams, normalizer=normalizer, **every)
+    agent.sizes = spec.obs_dim, spec.action_dim
+    return agent
 
 
 def build_normalizer(train: TrainConfig, spec: EnvSpec) -> Normalizer:

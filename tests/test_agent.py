@@ -1,0 +1,49 @@
+"""What an agent tells about values from outside, and what it refuses to be asked."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from bridgerl.agent import Agent, build_agent
+from bridgerl.critics import CRITICS
+from bridgerl.errors import UserError
+from bridgerl.presets import resolve
+from bridgerl.streams import Streams
+from bridgerl.types import EnvSpec
+
+TAU = torch.tensor([[0.1, 0.9]])
+DISTRIBUTIONAL = [name for name in CRITICS if name != "cdq"]
+
+
+def agent_of(critic: str) -> Agent:
+    config = resolve("Hopper-v5", "sac", critic, "lite")
+    return build_agent(config.actor, config.critic, EnvSpec("Hopper-v5", 11, 3), Streams(0))
+
+
+@pytest.mark.parametrize("critic", CRITICS)
+def test_swapped_and_misshapen_inputs_are_refused_by_every_public_value(critic: str) -> None:
+    agent = agent_of(critic)
+    obs, action = torch.zeros(4, 11), torch.zeros(4, 3)
+    asked = [agent.q] if critic == "cdq" else [agent.q, lambda s, a: agent.quantiles(s, a, TAU)]
+    asked += [] if critic == "cdq" else [lambda s, a: agent.particles(s, a, 5)]
+    wrong: list[tuple[Tensor, Tensor]] = [(action, obs), (obs[0], action[0]), (obs, action[:1])]
+    wrong += [(obs[:, :10], torch.zeros(4, 4)), (obs[None], action[None])]
+    for value in asked:
+        assert value(obs, action).shape[0] == 4
+        for s, a in wrong:
+            with pytest.raises(UserError, match=r"must be of shape \(b, 11\) and actions of sh"):
+                value(s, a)
+
+
+@pytest.mark.parametrize("critic", DISTRIBUTIONAL)
+@pytest.mark.parametrize("tau", [-1.0, 2.0, float("nan")])
+def test_levels_that_are_none_are_refused(critic: str, tau: float) -> None:
+    agent = agent_of(critic)
+    with pytest.raises(UserError, match="quantile levels must be within"):
+        agent.quantiles(torch.zeros(1, 11), torch.zeros(1, 3), torch.tensor([[tau]]))
+
+
+@pytest.mark.parametrize("n", [0, -3])
+def test_no_particles_are_refused(n: int) -> None:
+    with pytest.raises(UserError, match="particles must be at least 1"):
+        agent_of("dbc").particles(torch.zeros(1, 11), torch.zeros(1, 3), n)
