@@ -102,7 +102,7 @@ def load(run: RunFolder, path: Path) -> tuple[Snapshot, dict[str, str]]:
     for name, value in tensors.items():
         ok = not name.startswith("metric.") or value.numel() == 1
         require_intact(ok, path / TENSORS, f"{name} is not one number")
-    lost = _lost_weight(tensors)
+    lost = lost_weight(tensors)
     require_intact(lost is None, path / TENSORS, f"{lost} is not finite")
     ok = EPISODE_FORM.keys() == episode.keys() | {"pending"}
     ok = ok and all((v.dim(), v.dtype) == EPISODE_FORM[k] for k, v in episode.items())
@@ -202,11 +202,12 @@ def prune(run: RunFolder, keep: int, step: int) -> None:
 
 def _refuse_lost(tensors: dict[str, Tensor], step: int) -> None:
     """No weight on disk is ever NaN or infinite."""
-    if name := _lost_weight(tensors):
+    if name := lost_weight(tensors):
         raise NumericFault(f"{name} is not finite at step {step}; checkpoint not written")
 
 
-def _lost_weight(tensors: dict[str, Tensor]) -> str | None:
+def lost_weight(tensors: dict[str, Tensor]) -> str | None:
+    """The name of a weight of the agent that is NaN or infinite."""
     weights = {name: value for name, value in tensors.items() if name.startswith("agent.")}
     return next((name for name, value in weights.items() if not value.isfinite().all()), None)
 

@@ -7,10 +7,10 @@ from torch import Tensor
 from bridgerl.errors import StorageFault
 
 
-def pack(tensors: dict[str, Tensor]) -> bytes:
-    """Tensors as safetensors bytes."""
+def pack(tensors: dict[str, Tensor], notes: dict[str, str] | None = None) -> bytes:
+    """Tensors as safetensors bytes, perhaps with notes in their header."""
     copies = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-    return safetensors.torch.save(copies)
+    return safetensors.torch.save(copies, notes)
 
 
 def unpack(data: bytes, name: str) -> dict[str, Tensor]:

@@ -214,7 +214,7 @@ class ActorCritic(Normalizing):
         if print_system_info:
             get_system_info()
         header, tensors = files.read_model(path)
-        known = [*ATTRIBUTES, "action_noise", "replay_buffer_class"]
+        known = [*ATTRIBUTES, *files.CODE]
         for key in kwargs:
             if key not in known:
                 raise UserError(f"load cannot change {key!r}{nearest(key, known)}")
@@ -223,7 +223,9 @@ class ActorCritic(Normalizing):
             message = f"no file holds {lost}: to train on as before, pass it to load()"
             warnings.warn(message, stacklevel=2)
         config, spaces = settings.from_json(header.agent), files.boxes(tensors)
-        stored = dict(vars(header.attributes))
+        files.check_widths(config, tensors)
+        # Where something is written is the user's to say, not the file's.
+        stored = dict(vars(header.attributes)) | {"tensorboard_log": None}
         stored["train_freq"] = stored["train_freq"], stored.pop("train_unit")
         if env is not None:
             env = cls._wrap_env(env)
@@ -236,9 +238,11 @@ class ActorCritic(Normalizing):
         vars(model).update(stored | kwargs)
         try:
             model._setup_model()
-        except (RuntimeError, MemoryError) as error:  # How torch and NumPy say it.
-            what = "no memory for the model that the file describes"
-            raise StorageFault(f"{what}: {error}") from None
+        except (RuntimeError, MemoryError, TypeError, ValueError, OverflowError) as error:
+            text = " ".join(str(error).split())
+            raise StorageFault(
+                f"the model that the file describes cannot be made: {text}"
+            ) from None
         weights = without_prefix(tensors, "agent.")
         check_fit(weights, model.agent.state_dict(), "the saved model")
         model.agent.load_state_dict(weights)
@@ -272,6 +276,7 @@ class ActorCritic(Normalizing):
         }
         data: dict[str, Any] = {name: getattr(self, name, None) for name in ATTRIBUTES}
         data |= {"train_freq": frequency.frequency, "train_unit": frequency.unit.value}
+        data["tensorboard_log"] = None
         if code["learning_rate"]:
             # Where it started: where it ended may be 0, and a constant 0 would learn nothing.
             data["learning_rate"] = float(self.lr_schedule(1.0))

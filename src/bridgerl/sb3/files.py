@@ -1,25 +1,36 @@
 """Models and replay buffers as files: JSON and safetensors, nothing that could run code."""
 
+import hashlib
 import io
+import re
 import zipfile
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from types import SimpleNamespace
+from typing import Any, Literal
 
 import gymnasium as gym
 import torch
 from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from torch import Tensor
 
-from bridgerl.config import decode_fields
-from bridgerl.errors import StorageFault, UserError
+from bridgerl.config import RunConfig, decode_fields
+from bridgerl.errors import NumericFault, StorageFault, UserError
 from bridgerl.runs import store
+from bridgerl.runs.checkpoint import lost_weight
 from bridgerl.runs.tensors import check_fit, pack, unpack
+from bridgerl.training.envs import check_spaces
 
 FORMAT = 1
 SPACES = ("observation_space", "action_space")
 CONFIG, TENSORS = "config.json", "model.safetensors"
 ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+
+CODE = ("learning_rate", "action_noise", "replay_buffer_class")
+"""Arguments that may be code, which no file holds."""
+NO_SEAL = b"0" * 64
+SEAL = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 Place = str | Path | io.BufferedIOBase
 
@@ -55,9 +66,14 @@ class Attributes:
         """Refuse numbers that cannot train, under the names of the arguments."""
         least = {"buffer_size": 1, "batch_size": 1, "train_freq": 1, "n_steps": 1, "n_envs": 1}
         least |= {"_stats_window_size": 1, "gradient_steps": -1, "num_timesteps": 0}
+        least |= {"learning_starts": 0, "_episode_num": 0, "_n_updates": 0, "verbose": 0}
+        most = {"buffer_size": 10**9, "n_envs": 10**6}
         for name, low in least.items():
-            if getattr(self, name) < low:
-                raise UserError(f"{name} must be at least {low}, got {getattr(self, name)}")
+            value, high = getattr(self, name), most.get(name, 10**12)
+            if value < low:
+                raise UserError(f"{name} must be at least {low}, got {value}")
+            if value > high:
+                raise UserError(f"{name} must be at most {high}, got {value}")
         if self.learning_rate is not None and not 0 <= self.learning_rate < 1:
             raise UserError(f"learning_rate must be in [0, 1), got {self.learning_rate}")
         if not 0 <= self.gamma <= 1:
@@ -80,6 +96,11 @@ class Header:
     """Arguments that are code, such as a schedule; who trains on passes them to `load`."""
     format: int = FORMAT
 
+    def __post_init__(self) -> None:
+        """Refuse names that a message would show."""
+        if not set(self.not_stored) <= set(CODE):
+            raise UserError(f"not_stored must be some of {', '.join(CODE)}")
+
     def encode(self) -> bytes:
         """As JSON; what JSON cannot hold is refused."""
         try:
@@ -99,6 +120,8 @@ class Header:
 
 def write_model(place: Place, header: Header, tensors: dict[str, Tensor]) -> None:
     """A zip of config.json and model.safetensors; equal models give equal bytes."""
+    if name := lost_weight(tensors):
+        raise NumericFault(f"{name} is not finite; model not written")
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(CONFIG), header.encode())
@@ -123,33 +146,51 @@ def read_model(place: Place) -> tuple[Header, dict[str, Tensor]]:
     except (zipfile.BadZipFile, ValueError, EOFError, OSError, RuntimeError) as error:
         raise StorageFault(f"{name} is damaged: {error}") from None
     header = Header.decode(config, f"{CONFIG} of {name}")
-    return header, unpack(tensors, f"{TENSORS} of {name}")
+    state = unpack(tensors, f"{TENSORS} of {name}")
+    lost = lost_weight(state)
+    store.require_intact(lost is None, name, f"{lost} is not finite")
+    return header, state
+
+
+def check_widths(config: RunConfig, tensors: dict[str, Tensor]) -> None:
+    """Refuse networks wider than the weights in the file, before memory is asked for them."""
+    held = sum(value.numel() for value in tensors.values())
+    for part in (config.actor, config.critic):
+        hidden: Any = getattr(part, "hidden", ())
+        if sum(a * b for a, b in pairwise((1, *hidden))) > held:
+            raise StorageFault(f"the saved model has fewer weights than its widths {hidden} need")
 
 
 def boxes(tensors: dict[str, Tensor]) -> list[gym.spaces.Box]:
     """The spaces whose bounds are among a model's tensors."""
     try:
         bounds = [(tensors[f"{k}.low"].numpy(), tensors[f"{k}.high"].numpy()) for k in SPACES]
-        return [gym.spaces.Box(low, high, dtype=low.dtype.type) for low, high in bounds]
-    except (KeyError, TypeError, ValueError, AssertionError) as error:
+        spaces: list[gym.spaces.Box] = [
+            gym.spaces.Box(low, high, dtype=low.dtype.type) for low, high in bounds
+        ]
+        env: Any = SimpleNamespace(**dict(zip(SPACES, spaces, strict=True)))
+        check_spaces("it", env)
+        return spaces
+    except (KeyError, TypeError, ValueError, AssertionError, UserError) as error:
         raise StorageFault(f"the saved model has no valid spaces: {error}") from None
 
 
 def write_buffer(place: Place, buffer: object) -> None:
-    """The used rows of every array, the position and the capacity."""
+    """The used rows of every array, the position and the capacity, sealed by a checksum."""
     buffer = _known(buffer)
     state = _rows(buffer, _used(buffer)) | {
         "pos": torch.tensor(buffer.pos),
         "full": torch.tensor(buffer.full),
         "capacity": torch.tensor([buffer.buffer_size, buffer.n_envs]),
     }
-    _write(_renamed(place), pack(state), ".safetensors")
+    _write(_renamed(place), _sealed(pack(state, {"sha256": NO_SEAL.decode()})), ".safetensors")
 
 
 def read_buffer(place: Place, buffer: object) -> None:
     """Fill a buffer of the same capacity with what a file holds."""
     buffer = _known(buffer)
     name, data = _read(_renamed(place), ".safetensors")
+    _check_seal(data, name)
     state = unpack(data, name)
     marks = {"pos": torch.tensor(0), "full": torch.tensor(False), "capacity": torch.zeros(2).long()}
     check_fit({k: v for k, v in state.items() if k in marks}, marks, name)
@@ -167,6 +208,24 @@ def read_buffer(place: Place, buffer: object) -> None:
         array[:used] = rows.numpy()
         array[used:before] = 0
     buffer.pos, buffer.full = pos, full
+
+
+def _sealed(data: bytes) -> bytes:
+    """The same bytes with their checksum in the place that was left open for it."""
+    at = data.index(NO_SEAL)
+    return data[:at] + store.sha256(data).encode() + data[at + len(NO_SEAL) :]
+
+
+def _check_seal(data: bytes, name: str) -> None:
+    """Refuse bytes of which one has changed, wherever it is."""
+    found = SEAL.search(data, 0, 2**16)
+    if found is None:
+        raise StorageFault(f"{name} is damaged: it has no checksum")
+    (start, stop), whole = found.span(1), memoryview(data)
+    digest = hashlib.sha256(whole[:start])
+    digest.update(NO_SEAL)
+    digest.update(whole[stop:])
+    store.require_intact(digest.hexdigest().encode() == found[1], name, "its checksum differs")
 
 
 def _known(buffer: object) -> ReplayBuffer:
