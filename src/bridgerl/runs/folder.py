@@ -1,6 +1,7 @@
 """One run folder: the name of every file in it, and all that needs no tensors to read or write."""
 
 import contextlib
+import errno
 import importlib.metadata
 import os
 import re
@@ -86,8 +87,9 @@ class RunFolder:
                 on_failure.pop_all()
                 return lock
         except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             what = f"{self.path} cannot be written: {error.strerror}"
-            raise UserError(f"{what}; change --out") from None
+            raise (StorageFault if full else UserError)(f"{what}; change --out") from None
 
     def lock(self) -> store.RunLock:
         return store.RunLock(self.lock_file)

@@ -56,10 +56,14 @@ def train(config: RunConfig, *, quiet: bool = False) -> Path:
             try:
                 with Display(config.steps, quiet=quiet) as display, StopSignal() as stop:
                     trainer.run(display, stop)
+            except (UserError, Stopped):
+                raise
             except Exception as error:
-                if not isinstance(error, UserError | Stopped):
-                    with run.failures_file.open("a") as file:
-                        traceback.print_exc(file=file)
+                # What failed may be the disk itself.
+                with contextlib.suppress(OSError), run.failures_file.open("a") as file:
+                    traceback.print_exc(file=file)
+                if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+                    raise StorageFault(f"{run.path} cannot be written: {error}") from error
                 raise
             finally:
                 lock.release()
@@ -220,7 +224,8 @@ class Trainer:
             self._failed_saves += 1
             what = f"checkpoint at step {self.counters.step} not written: {error}"
             if must or self._failed_saves >= FAILED_SAVES_IN_A_ROW:
-                raise StorageFault(f"{what}; the last good checkpoint is intact") from error
+                there = "the one before is intact" if self.folder.checkpoints() else "none is there"
+                raise StorageFault(f"{what}; {there}; the same command goes on") from error
             self.display.warn(f"{what}; trying again in {self.config.save.every} steps")
         self._overhead["checkpoint_seconds"] += time.monotonic() - started
 

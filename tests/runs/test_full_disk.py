@@ -1,0 +1,83 @@
+"""A disk that is really full, of bytes or of files: a small one of its own, no failpoints."""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridgerl.runs.verify import compare, verify
+from conftest import TINY
+from warm_process import Ended, WarmProcess, warm_process
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
+    with warm_process(tmp_path_factory.mktemp("output")) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def reference(warm: WarmProcess, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never disturbed."""
+    out = tmp_path_factory.mktemp("reference")
+    assert train(warm, out).code == 0
+    return run_in(out)
+
+
+def train(warm: WarmProcess, out: Path) -> Ended:
+    return warm.run(*TINY, "--quiet", "--out", str(out))
+
+
+def run_in(out: Path) -> Path:
+    return next(out.glob("*/*/seed0"))
+
+
+@contextlib.contextmanager
+def small_disk(place: Path, size: str) -> Iterator[None]:
+    """A file system in memory, or a skipped test where one cannot be had."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", size, "none", str(place)]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "has_checkpoint"),
+    [
+        ("size=4k", False),  # Not even the config.
+        ("size=16k", False),  # No room for the log, nor for the traceback.
+        ("size=80k", True),
+        ("size=50m,nr_inodes=8", False),
+        ("size=50m,nr_inodes=10", False),
+        ("size=50m,nr_inodes=18", True),
+    ],
+)
+def test_a_full_disk_is_one_line_and_with_more_space_the_run_ends_with_the_same_bits(
+    warm: WarmProcess, reference: Path, tmp_path: Path, size: str, has_checkpoint: bool
+) -> None:
+    disk = tmp_path / "disk"
+    with small_disk(disk, size):
+        ended = train(warm, disk)
+        *before, last = ended.err.splitlines()
+        assert ended.code == 5, ended
+        assert last.startswith("bridgerl: error: ")
+        assert "No space left on device" in ended.err or "cannot be written" in last
+        assert all(line.startswith("bridgerl: warning: ") for line in before)
+        run = next(disk.glob("*/*/seed0"), disk / "none")
+        if (run / "config.json").exists():
+            verify(run)
+        assert bool(list(run.glob("ckpt/step-*"))) == has_checkpoint
+        subprocess.run(["mount", "-o", "remount,size=50m,nr_inodes=10000", str(disk)], check=True)
+        ended = train(warm, disk)
+        assert ended.code == 0, ended
+        assert compare(run_in(disk), reference) is None
