@@ -1,6 +1,8 @@
 """Environments that are odd or broken in one way each: `faulty_envs:NanObservation-v0`."""
 
+import contextlib
 import sys
+import time
 from typing import Any
 
 import gymnasium as gym
@@ -55,51 +57,6 @@ class NanAtReset(Healthy):
         return np.array([0.0, np.nan]) if self.count == 0 else value
 
 
-class NanObservation(Healthy):
-    def observe(self, value: Any) -> Any:
-        return np.array([0.0, np.nan]) if self.at_fault else value
-
-
-class InfObservation(Healthy):
-    def observe(self, value: Any) -> Any:
-        return np.array([-np.inf, 0.0]) if self.at_fault else value
-
-
-class OverflowingObservation(Healthy):
-    def observe(self, value: Any) -> Any:
-        return np.array([0.0, 1e300]) if self.at_fault else value
-
-
-class WrongSize(Healthy):
-    def observe(self, value: Any) -> Any:
-        return np.zeros(3) if self.at_fault else value
-
-
-class TextObservation(Healthy):
-    def observe(self, value: Any) -> Any:
-        return "left" if self.at_fault else value
-
-
-class NanReward(Healthy):
-    def pay(self) -> Any:
-        return np.nan if self.at_fault else 1.0
-
-
-class InfReward(Healthy):
-    def pay(self) -> Any:
-        return np.inf if self.at_fault else 1.0
-
-
-class OverflowingReward(Healthy):
-    def pay(self) -> Any:
-        return 1e300 if self.at_fault else 1.0
-
-
-class TextReward(Healthy):
-    def pay(self) -> Any:
-        return "much" if self.at_fault else 1.0
-
-
 class Returns(Healthy):
     """Returns one odd value at the faulty step; `ODD` has its children."""
 
@@ -114,6 +71,11 @@ class Returns(Healthy):
 
 
 ODD: dict[str, tuple[int, Any]] = {
+    "NanObservation": (0, np.array([0.0, np.nan])),
+    "InfObservation": (0, np.array([-np.inf, 0.0])),
+    "OverflowingObservation": (0, np.array([0.0, 1e300])),
+    "WrongSize": (0, np.zeros(3)),
+    "TextObservation": (0, "left"),
     "ComplexObservation": (0, np.array([1.0 + 2.0j, 0.0])),
     "MaskedObservation": (0, np.ma.array([1.0, 2.0], mask=[False, True])),
     "HugeIntegerObservation": (0, [10**5000, 0]),
@@ -121,6 +83,10 @@ ODD: dict[str, tuple[int, Any]] = {
     "RaggedObservation": (0, [[1.0], [2.0, 3.0]]),
     "ColumnObservation": (0, np.zeros((2, 1))),
     "NoObservation": (0, None),
+    "NanReward": (1, np.nan),
+    "InfReward": (1, np.inf),
+    "OverflowingReward": (1, 1e300),
+    "TextReward": (1, "much"),
     "HugeIntegerReward": (1, 10**5000),
     "ComplexReward": (1, 1.0 + 2.0j),
     "ArrayReward": (1, np.ones(3)),
@@ -163,6 +129,41 @@ class RaisesInClose(Healthy):
         raise RuntimeError("the window\nis gone")
 
 
+class Hangs(Healthy):
+    """Waits for ever for something that does not come."""
+
+    def pay(self) -> Any:
+        while self.at_fault:
+            time.sleep(0.01)
+        return 1.0
+
+
+class HangsInReset(Healthy):
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        while True:
+            time.sleep(0.01)
+
+
+class Stubborn(Healthy):
+    """Hangs and lets no exception out."""
+
+    def pay(self) -> Any:
+        while self.at_fault:
+            with contextlib.suppress(Exception):
+                time.sleep(60)
+        return 1.0
+
+
+class Late(Healthy):
+    """Comes back after all, as if nothing had happened."""
+
+    def pay(self) -> Any:
+        if self.at_fault:
+            with contextlib.suppress(Exception):
+                time.sleep(60)
+        return 1.0
+
+
 class RaisesInStep(Healthy):
     def pay(self) -> Any:
         if self.at_fault:
@@ -189,6 +190,13 @@ class Irreproducible(Healthy):
         if self.count == 0:
             self.resets += 1
         return np.array([self.resets, 0.0])
+
+
+class Unseeded(Healthy):
+    """Draws from a generator that no seed reaches."""
+
+    def observe(self, value: Any) -> Any:
+        return np.random.default_rng().normal(size=2)
 
 
 class Matrix(Healthy):

@@ -148,6 +148,8 @@ class RunConfig:
     """Folder that holds all runs."""
     name: str | None = None
     """Folder of this setting, in place of ACTOR-CRITIC-PRESET."""
+    env_timeout: float | None = None
+    """Seconds after which a reset or step of the environment that has not returned is a fault."""
     train: TrainConfig = field(default_factory=TrainConfig)
     """How transitions are gathered and used."""
     eval: EvalConfig = field(default_factory=EvalConfig)
@@ -161,6 +163,8 @@ class RunConfig:
         require(self.env != "", "env", self.env, "must name an environment, e.g. Hopper-v5")
         require(1 <= self.steps < 10**12, "steps", self.steps, "must be from 1 to 10**12 - 1")
         require(0 <= self.seed < 2**32, "seed", self.seed, "must be from 0 to 2**32 - 1")
+        ok = self.env_timeout is None or 0 < self.env_timeout < 10**6
+        require(ok, "env-timeout", self.env_timeout, "must be positive and below 10**6, or None")
         # These become paths, and lines of output.
         odd = re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", str(self.out))
         require(odd is None, "out", str(self.out), "must be text without control characters")

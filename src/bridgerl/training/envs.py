@@ -14,6 +14,7 @@ from bridgerl.errors import EnvFault, UserError, nearest
 from bridgerl.runs.folder import versions
 from bridgerl.streams import derive_seed
 from bridgerl.training.noise import register_noisy
+from bridgerl.training.watchdog import Watched
 from bridgerl.types import EnvSpec
 
 # Untyped on purpose: the engine is a compiled module without stubs.
@@ -43,15 +44,23 @@ class Task:
     """One plain environment. Every episode has its own seed, so it can be replayed alone."""
 
     def __init__(
-        self, env_id: str, seed: int, purpose: str = "env", *, limited: bool = True
+        self,
+        env_id: str,
+        seed: int,
+        purpose: str = "env",
+        *,
+        limited: bool = True,
+        timeout: float | None = None,
     ) -> None:
-        """`limited`: whether its time limit holds, if it has one."""
+        """`limited`: whether its time limit holds, if it has one; `timeout`: seconds per call."""
         self.env = make(env_id, limited=limited)
         try:
             self.spec = check_spaces(env_id, self.env)
         except UserError:
             self.env.close()
             raise
+        if timeout is not None:
+            self.env = Watched(self.env, timeout, self._fault)
         self.actions: list[np.ndarray] = []
         self._seed, self._purpose, self._episode_seed = seed, purpose, 0
         space = self.env.action_space
@@ -75,6 +84,8 @@ class Task:
         self._episode_seed = derive_seed(self._seed, self._purpose, *key) % 2**32
         try:
             obs, _ = self.env.reset(seed=self._episode_seed)
+        except EnvFault:
+            raise
         except (Exception, SystemExit) as error:
             raise self._fault(f"reset raised {type(error).__name__}: {error}") from error
         self.obs, self.reward = self._observation(obs), 0.0
@@ -89,6 +100,8 @@ class Task:
         try:
             scaled = scaled.astype(self._dtype).reshape(self._shape)
             obs, reward, terminated, truncated, _ = self.env.step(scaled)
+        except EnvFault:
+            raise
         except (Exception, SystemExit) as error:
             raise self._fault(f"step raised {type(error).__name__}: {error}") from error
         self.obs, self.reward = self._observation(obs), self._reward(reward)

@@ -46,7 +46,7 @@ def train(config: RunConfig, *, quiet: bool = False) -> Path:
     config = checked(config)
     run = RunFolder(config.folder)
     check_device(config.train.device)
-    with contextlib.closing(Task(config.env, config.seed)) as task:
+    with contextlib.closing(Task(config.env, config.seed, timeout=config.env_timeout)) as task:
         config = settle_threads(settle_warmup(config), task.spec)
         check_memory(task.spec, min(config.train.buffer_size, config.steps))
         run.check(config, task.spec)
@@ -91,7 +91,7 @@ class Trainer:
         self.state = RunState(config, task)
         self.agent = self.state.agent
         self.step = TrainStep(self.state, config.train, config.warmup)
-        self.eval_task = Task(config.env, config.seed, "eval")
+        self.eval_task = Task(config.env, config.seed, "eval", timeout=config.env_timeout)
         self._failed_saves, self._warned = 0, set[str]()
         self._clock = (time.monotonic(), 0)
         self._overhead = {"eval_seconds": 0.0, "checkpoint_seconds": 0.0}

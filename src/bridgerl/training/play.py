@@ -58,7 +58,7 @@ def playing(run: Path, weights: Which, episodes: int, seed: int) -> Iterator[Pla
     folder = RunFolder(run)
     config = folder.read_config()
     config = replace(config, eval=replace(config.eval, episodes=episodes))
-    with closing(Task(config.env, seed, "play")) as task:
+    with closing(Task(config.env, seed, "play", timeout=config.env_timeout)) as task:
         agent, step = load_agent(run, weights)
         if task.spec != _spec(folder):
             raise UserError(f"{config.env} has other sizes now than when {run} was trained")

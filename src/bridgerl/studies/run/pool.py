@@ -2,18 +2,20 @@
 
 import contextlib
 import json
+import math
 import signal
+import time
 from collections import deque
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
 
+from bridgerl.errors import EnvFault
 from bridgerl.studies.jobs import Job
-from bridgerl.studies.run.work import RETRIES, JobEnd, serve
+from bridgerl.studies.run.work import GRACE, RETRIES, JobEnd, serve
 from bridgerl.training.process import StopSignal
 
 TICK = 0.5
-GRACE = 30.0
 SHORT = "short-jobs"
 """The log that jobs of seconds share."""
 
@@ -73,21 +75,27 @@ class Pool:
         self._deaths: dict[Job, int] = {}
 
     def run(self, jobs: list[Job], stop: StopSignal) -> dict[Job, JobEnd]:
-        """Run all jobs, or until a signal; then trainings end after a checkpoint, others now."""
-        waiting, ends, asked = deque(jobs), dict[Job, JobEnd](), False
+        """Run all jobs, or until a signal; then trainings end after a checkpoint, others now.
+
+        A process that does not end, because its environment hangs, is killed after a grace period.
+        """
+        waiting, ends, asked = deque(jobs), dict[Job, JobEnd](), math.inf
         try:
             while self._running or (waiting and stop.number is None):
                 while waiting and len(self._running) < self._workers and stop.number is None:
                     self._start(waiting.popleft())
-                if stop.number is not None and not asked:
-                    asked = True
+                if stop.number is not None and asked == math.inf:
+                    asked = time.monotonic()
                     self._ask_to_stop()
+                if time.monotonic() - asked > GRACE:
+                    for worker in self._running.values():
+                        worker.process.kill()
                 running = self._running.values()
                 wait([event for w in running for event in (w.pipe, w.process.sentinel)], TICK)
                 for job, worker in list(self._running.items()):
                     if answer := worker.answer():
                         del self._running[job]
-                        if end := self._judge(job, worker, answer, stopping=asked):
+                        if end := self._judge(job, worker, answer, stopping=asked < math.inf):
                             ends[job] = end
                         else:
                             waiting.appendleft(job)
@@ -115,8 +123,12 @@ class Pool:
         else:
             self._idle.append(worker)
         if died and end.status == "failed":
-            if stopping:  # It was asked before it could listen, or it never listens.
+            if stopping and worker.process.exitcode == -signal.SIGKILL:
+                end = JobEnd("stopped", f"killed, as it did not stop within {GRACE:g} seconds")
+            elif stopping:  # It was asked before it could listen, or it never listens.
                 end = JobEnd("stopped", "before it had begun or at once")
+            elif worker.process.exitcode == EnvFault.exit_code:  # By its own watchdog.
+                end = JobEnd("failed", "its environment hung; the log says where")
             elif self._deaths.setdefault(job, 0) < RETRIES:
                 self._deaths[job] += 1
                 self._watcher.died(job, end.reason)

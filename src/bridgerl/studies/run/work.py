@@ -33,6 +33,8 @@ from bridgerl.truth.toy import run_toy
 
 RETRIES = 5
 """Times a job whose process died is taken up again."""
+GRACE = 30.0
+"""Seconds that a job has to end after it was asked to, before its process is killed."""
 Found = tuple[list[ResultCell], dict[str, Any]]
 
 
@@ -155,11 +157,16 @@ def serve(calls: Connection) -> None:
             calls.send((status, reason))
 
 
-def _stop_with_parent() -> None:
-    """A run whose study is gone stops at its next step, after a checkpoint; other jobs at once."""
+def _stop_with_parent(grace: float = GRACE) -> None:
+    """A run whose study is gone stops at its next step, after a checkpoint; other jobs at once.
+
+    What has no next step, because its environment hangs, is killed after a grace period.
+    """
     if parent := parent_process():
         parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(grace)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _print_to(path: Path) -> None:
