@@ -9,7 +9,8 @@ import pytest
 
 from bridgerl.cli.main import main
 from bridgerl.errors import EnvFault
-from bridgerl.training.envs import Task, check_env, check_spaces, make
+from bridgerl.training.envs import Task, check_spaces, make
+from bridgerl.training.probe import check_env
 from conftest import Run
 
 MIDDLE = np.zeros(2, np.float32)
@@ -186,9 +187,17 @@ def test_check_env_finds_good_environments_reproducible(env_id: str) -> None:
 
 def test_check_env_says_so_when_resume_cannot_be_exact(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check-env", "faulty_envs:Irreproducible-v0"]) == 0
-    assert "does not resume exactly" in capsys.readouterr().out
+    text = "but does not resume exactly: it remembers earlier episodes\n"
+    assert capsys.readouterr().out.endswith(text)
     assert main(["check-env", "faulty_envs:Irreproducible-v0", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["reproducible"] is False
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["reproducible"], facts["remembers"]) == (False, True)
+
+
+def test_check_env_tells_chance_from_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-env", "faulty_envs:Unseeded-v0", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["reproducible"], facts["remembers"]) == (False, False)
 
 
 @pytest.mark.parametrize("name", ["NanReward", "RaisesInStep", "RaisesInReset"])
@@ -225,7 +234,8 @@ def test_what_close_raises_is_a_warning_and_changes_no_result(
     out, err = capsys.readouterr()
     assert "resumes exactly" in out
     env = "faulty_envs:RaisesInClose-v0"
-    assert err == f"bridgerl: warning: {env}: close raised RuntimeError: the window is gone\n"
+    line = f"bridgerl: warning: {env}: close raised RuntimeError: the window is gone"
+    assert set(err.splitlines()) == {line}
 
 
 TRAINED = ["RaisesInStep", "NanReward", "NanAtReset", "LeavesInStep", "LeavesInReset"]

@@ -14,8 +14,8 @@ from bridgerl.config import RunConfig
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError
 from bridgerl.presets import PRESETS, environments, resolve
-from bridgerl.training.envs import check_env
 from bridgerl.training.loop import Stopped, train
+from bridgerl.training.probe import check_env
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class CheckEnv:
         facts = check_env(self.env)
         text = f"{self.env} is fit: {facts['obs_dim']} observations, {facts['action_dim']} actions"
         text += ", resumes exactly" if facts["reproducible"] else ", but does not resume exactly"
+        text += ": it remembers earlier episodes" if facts["remembers"] else ""
         if facts["time_limit"] is None:
             text += "; it has no time limit, so --eval.max-steps ends evaluation episodes"
         print(json.dumps(facts) if self.json else text)

@@ -4,14 +4,12 @@ import importlib
 import os
 import sys
 import warnings
-from contextlib import closing
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
 from bridgerl.errors import EnvFault, UserError, nearest
-from bridgerl.runs.folder import versions
 from bridgerl.streams import derive_seed
 from bridgerl.training.noise import register_noisy
 from bridgerl.training.watchdog import Watched
@@ -113,11 +111,11 @@ class Task:
             self.reward = 0.0  # A jump back to the start can pay thousands.
         return Outcome(self.obs, self.reward, terminated, truncated or diverged, diverged)
 
-    def replay(self, key: tuple[int, ...], actions: np.ndarray) -> None:
-        """Rebuild an episode under way from its key and its actions."""
+    def replay(self, key: tuple[int, ...], actions: np.ndarray) -> bool:
+        """Rebuild an episode under way from its key and its actions; False if it ended by then."""
         self.reset(*key)
-        for action in actions:
-            self.step(action)
+        outcomes = [self.step(action) for action in actions]
+        return not any(out.terminated or out.truncated for out in outcomes)
 
     def reseed(self, *key: int) -> None:
         """Give the episode under way other randomness from here on."""
@@ -234,25 +232,3 @@ def check_spaces(env_id: str, env: gym.Env[Any, Any]) -> EnvSpec:
     if not np.issubdtype(action.dtype, np.floating):
         raise UserError(f"{env_id} has {action.dtype} actions; floating point is needed")
     return EnvSpec(env_id, int(np.prod(obs.shape)), int(np.prod(action.shape)))
-
-
-def check_env(env_id: str, steps: int = 200) -> dict[str, Any]:
-    """Step an environment twice with one seed and the same actions, and compare bit for bit."""
-    with closing(Task(env_id, 0, "check")) as task:
-        traces = [_trace(task, steps) for _ in range(2)]
-    same = len({len(t) for t in traces}) == 1 and all(map(np.array_equal, *traces))
-    sizes = {"obs_dim": task.spec.obs_dim, "action_dim": task.spec.action_dim}
-    facts = {"reproducible": same, "time_limit": task.time_limit, "versions": versions()}
-    return {"env": env_id} | sizes | facts
-
-
-def _trace(task: Task, steps: int) -> list[np.ndarray]:
-    """Observations and rewards of a few episodes under fixed random actions."""
-    draws, episode, rows = np.random.default_rng(0), 0, [task.reset(0)]
-    for _ in range(steps):
-        out = task.step(draws.uniform(-1, 1, task.spec.action_dim).astype(np.float32))
-        rows.append(np.append(out.obs.astype(np.float64), out.reward))
-        if out.terminated or out.truncated:
-            episode += 1
-            rows.append(task.reset(episode))
-    return rows

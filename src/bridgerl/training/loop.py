@@ -20,9 +20,10 @@ from bridgerl.runs.records import evaluations_of
 from bridgerl.training.display import Display
 from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import evaluate
+from bridgerl.training.probe import behaves_as, sample
 from bridgerl.training.process import StopSignal, check_device, tuned_process
 from bridgerl.training.replay import check_memory
-from bridgerl.training.state import Counters, RunState
+from bridgerl.training.state import ENVIRONMENT, Counters, RunState
 from bridgerl.training.step import TrainStep
 from bridgerl.training.threads import settle_threads
 
@@ -237,11 +238,13 @@ class Trainer:
         )
         found = checkpoint.newest(self.folder, self.state.replay, self.display.warn)
         if found is None:
+            self._watch_environment(None)
             self.log.resume({"bytes": 0}, 0)
             self.task.reset(0)
             return
         snap, segments = found
-        for reason in self.state.restore(snap, segments):
+        reasons = self._watch_environment(snap.fingerprint.get(ENVIRONMENT))
+        for reason in reasons + self.state.restore(snap, segments):
             if config.save.require_exact:
                 raise UserError(f"resume would not be bit-exact: {reason}")
             self.counters.inexact.append(f"step {self.counters.step}: {reason}")
@@ -249,6 +252,17 @@ class Trainer:
         self.log.resume(snap.metrics, snap.step)
         self._clock = (time.monotonic(), snap.step)
         say(f"{'already finished' if self._reached_end() else 'resuming'} at step {snap.step:,}")
+
+    def _watch_environment(self, known: Any) -> list[str]:
+        """Compare the environment with what is known of it; later starts will know it."""
+        config = self.config
+        copy = Task(config.env, config.seed, "sample", timeout=config.env_timeout)
+        with contextlib.closing(copy):
+            self.state.sample = known or sample(copy)
+            if known is None or behaves_as(copy, known):
+                return []
+        what = "other spaces, time limit or first steps of one seed"
+        return [f"the environment is not the one that the run began with: {what}"]
 
     def _finish(self) -> None:
         c = self.counters

@@ -75,9 +75,25 @@ def fingerprint(threads: int, device: str) -> dict[str, Any]:
         "machine": f"{platform.machine()} {cpu[1].strip() if cpu else platform.processor()}",
         "simd": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
+        "arithmetic": _arithmetic(threads, device),
         "source": source.hexdigest()[:16],
         **versions(),
     }
+
+
+def _arithmetic(threads: int, device: str) -> str:
+    """A hash of products and functions of fixed numbers: some modes of BLAS show only here."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        draws = torch.Generator().manual_seed(0)
+        x, y = (torch.randn(shape, generator=draws) for shape in ((64, 300), (300, 80)))
+        product = x.to(device) @ y.to(device)
+        results = (product, product.tanh(), product.exp(), product.sum(0))
+        data = b"".join(result.cpu().numpy().tobytes() for result in results)
+    finally:
+        torch.set_num_threads(before)
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 class StopSignal:

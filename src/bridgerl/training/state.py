@@ -20,6 +20,9 @@ from bridgerl.training.n_step import PendingRows
 from bridgerl.training.process import fingerprint
 from bridgerl.training.replay import Replay
 
+ENVIRONMENT = "environment"
+"""The place of its sample in the fingerprint."""
+
 
 @dataclass
 class Counters:
@@ -71,6 +74,8 @@ class RunState:
         self.metrics: dict[str, Tensor] = {}
         self.segments: dict[str, str] = {}
         """Replay segments on disk, by name, with their checksums."""
+        self.sample: dict[str, Any] | None = None
+        """What the environment did under a fixed seed when the run began, if that is known."""
         self._config = config.train
 
     def weights(self) -> dict[str, Tensor]:
@@ -87,13 +92,14 @@ class RunState:
         }
         if self.pending:  # So that runs without n-step returns are written as ever.
             episode["pending"] = self.pending.state()
+        facts = fingerprint(self._config.threads, self._config.device)
         return Snapshot(
             step=self.counters.step,
             tensors=tensors,
             episode=episode,
             state=vars(self.counters),
             metrics=metrics_mark,
-            fingerprint=fingerprint(self._config.threads, self._config.device),
+            fingerprint=facts if self.sample is None else facts | {ENVIRONMENT: self.sample},
         )
 
     def restore(self, snap: Snapshot, segments: dict[str, str]) -> list[str]:
@@ -126,11 +132,12 @@ class RunState:
     def _restore_episode(self, snap: Snapshot) -> bool:
         """Replay the episode's actions; True when the environment stands where it stood."""
         try:
-            self.task.replay((self.counters.episode,), snap.episode["actions"].numpy())
+            key = (self.counters.episode,)
+            under_way = self.task.replay(key, snap.episode["actions"].numpy())
         except EnvFault:
             return False
         same_obs = np.array_equal(self.task.obs, snap.episode["obs"].numpy())
-        return same_obs and self.task.reward == float(snap.episode["reward"])
+        return under_way and same_obs and self.task.reward == float(snap.episode["reward"])
 
     def _tensors(self) -> dict[str, Tensor]:
         agent, streams = self.agent.state_dict(), self.streams.state()
