@@ -104,7 +104,8 @@ def test_evaluation_does_not_explore(tmp_path: Path) -> None:
     total, obs, done = 0.0, task.reset(400, 0), False
     while not done:
         with torch.no_grad():
-            mean = agent.actor.net(torch.from_numpy(obs)[None]).chunk(2, -1)[0]
+            seen = agent.normalizer.normalize_obs(torch.from_numpy(obs)[None])
+            mean = agent.actor.net(seen).chunk(2, -1)[0]
         out = task.step(mean.tanh()[0].numpy())
         total, obs, done = total + out.reward, out.obs, out.terminated or out.truncated
     assert total == last["eval/returns"][0]
