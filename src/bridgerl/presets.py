@@ -29,8 +29,16 @@ PRESETS: dict[str, Overrides] = {
         | {"n_train": 8, "n_play": 8, "n_uniform": 4},
         "critic.cdq": _CRITIC,
         "critic.dsac": _CRITIC,
+        # The minimum of its heads, level by level, would turn the scale's noise into a bias.
         "critic.iqn": _CRITIC
-        | {"merged": (64,), "n_target": 16, "n_online": 8, "n_actor": 8, "n_rank": 8}
+        | {
+            "z_scale": 1.0,
+            "merged": (64,),
+            "n_target": 16,
+            "n_online": 8,
+            "n_actor": 8,
+            "n_rank": 8,
+        }
         | {"stratified": True, "shared_levels": True},
         "critic.tqc": _CRITIC,
         "critic.vf": _CRITIC
@@ -63,7 +71,7 @@ TASKS: dict[str, Overrides] = {
     # Distributions are learnt without pessimism, in thousands of updates instead of millions.
     "league": {"critic": {"lr": 1e-3, "polyak": 0.01}}
     | {"critic.dbc": {"drop": 0.0}, "critic.tqc": {"drop": 0.0}}
-    | {"critic.iqn": {"heads": "mean"}},
+    | {"critic.iqn": {"heads": "mean", "z_scale": 30.0}},
 }
 
 PAIRS: dict[tuple[str, str], Overrides] = {

@@ -27,7 +27,7 @@ class DSACConfig(CriticConfig):
     damping: float = 0.1
     """Added to the denominators of both gradients; moves step sizes, not the solution."""
     z_scale: float = 1.0
-    """Returns are divided by this inside the network."""
+    """Means of returns are divided by this inside the network."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -94,10 +94,8 @@ class DSAC(Critic):
 
     def _gaussian(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Gaussian:
         mean, raw = self._net(target=target)(torch.cat([obs, action], -1)).unbind(-1)
-        scale = self.config.z_scale
-        if scale == 1:
-            return Gaussian(mean, F.softplus(raw))
-        return Gaussian(scale * mean, scale * F.softplus(raw))
+        scale = self.config.z_scale  # The deviation has a bound of its own.
+        return Gaussian(mean if scale == 1 else scale * mean, F.softplus(raw))
 
 
 def gaussian_surrogate(now: Gaussian, y: Tensor, *, bound: float, damping: float) -> Tensor:
