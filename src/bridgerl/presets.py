@@ -29,16 +29,8 @@ PRESETS: dict[str, Overrides] = {
         | {"n_train": 8, "n_play": 8, "n_uniform": 4},
         "critic.cdq": _CRITIC,
         "critic.dsac": _CRITIC,
-        # The minimum of its heads, level by level, would turn the scale's noise into a bias.
         "critic.iqn": _CRITIC
-        | {
-            "z_scale": 1.0,
-            "merged": (64,),
-            "n_target": 16,
-            "n_online": 8,
-            "n_actor": 8,
-            "n_rank": 8,
-        }
+        | {"merged": (64,), "n_target": 16, "n_online": 16, "n_actor": 8, "n_rank": 8}
         | {"stratified": True, "shared_levels": True},
         "critic.tqc": _CRITIC,
         "critic.vf": _CRITIC
@@ -49,7 +41,7 @@ PRESETS: dict[str, Overrides] = {
         | {"n_target": 4, "n_actor": 2, "n_rank": 2},
         "critic.dbc": _CRITIC
         | {"network": "factored", "particle": (16, 16)}
-        | {"n_target": 8, "n_online": 8, "n_actor": 4, "n_rank": 8, "actor_steps": 1}
+        | {"n_target": 12, "n_online": 12, "n_actor": 4, "n_rank": 8, "actor_steps": 1}
         | {"stratified": True, "shared_levels": True}
         | {"bridge_input": "self", "anchor_weight": 0.0},
         "env.InvertedPendulum-v5": {"steps": 30_000}
@@ -71,7 +63,7 @@ TASKS: dict[str, Overrides] = {
     # Distributions are learnt without pessimism, in thousands of updates instead of millions.
     "league": {"critic": {"lr": 1e-3, "polyak": 0.01}}
     | {"critic.dbc": {"drop": 0.0}, "critic.tqc": {"drop": 0.0}}
-    | {"critic.iqn": {"heads": "mean", "z_scale": 30.0}},
+    | {"critic.iqn": {"heads": "mean"}},
 }
 
 PAIRS: dict[tuple[str, str], Overrides] = {

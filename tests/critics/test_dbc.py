@@ -197,7 +197,7 @@ def test_drop_counts_are_the_papers_and_other_tasks_get_their_median() -> None:
 def test_a_share_is_dropped_of_all_heads_together() -> None:
     lite = resolve("Ant-v5", critic="dbc", preset="lite").critic
     assert isinstance(lite, DBCConfig)
-    assert (lite.n_drop, lite.n_heads * lite.n_target) == (2, 16)  # 12 / 128 of 16, rounded once.
+    assert (lite.n_drop, lite.n_heads * lite.n_target) == (2, 24)  # 12 / 128 of 24, rounded once.
 
 
 @pytest.mark.parametrize("shared", [True, False])
