@@ -15,12 +15,14 @@ from bridgerl.cli.output import progress, writing
 from bridgerl.errors import UserError, require, require_seeds
 from bridgerl.plots import check_plotting
 from bridgerl.runs.folder import RunFolder
+from bridgerl.runs.trust import import_module
 from bridgerl.runs.verify import compare, verify
 from bridgerl.training.play import play
 from bridgerl.truth import calibration
 from bridgerl.truth.values import describe, value_run
 
 Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+TrustEnv = Annotated[str | None, tyro.conf.arg(metavar="MODULE")]
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,16 @@ class Evaluate:
     """Seed of the episodes."""
     values: bool = False
     """Compare the critic's values with returns of the policy they are meant for."""
+    trust_env: TrustEnv = None
+    """Module to import for the environment, if the run is of one like my_module:MyEnv-v0."""
     json: bool = False
     """Print JSON."""
 
     def __call__(self) -> int:
         require(self.episodes >= 1, "episodes", self.episodes, "must be at least 1")
         require_seeds("seed", self.seed)
+        if self.trust_env is not None:
+            import_module(self.trust_env)
         how = (self.run, self.weights, self.episodes, self.seed)
         result = play(*how) | ({"values": value_run(*how)} if self.values else {})
         text = (
@@ -79,6 +85,8 @@ class Calibrate:
     """Seed of the episodes."""
     plot: bool = True
     """Draw calibration.png into the run folder."""
+    trust_env: TrustEnv = None
+    """Module to import for the environment, if the run is of one like my_module:MyEnv-v0."""
     json: bool = False
     """Print JSON."""
 
@@ -98,6 +106,8 @@ class Calibrate:
             check_plotting()
         if self.recalibrate and self.run.is_dir() and not writable:
             raise UserError(f"{self.run} is not writable, so no correction can be kept")
+        if self.trust_env is not None:
+            import_module(self.trust_env)
         with progress(2 * self.states, "calibrating") as bar:
             result = calibration.calibrate(
                 self.run,

@@ -1,7 +1,6 @@
 """A Gymnasium environment as learners see it: flat float32, actions in [-1, 1], faults named."""
 
 import importlib
-import os
 import sys
 import warnings
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from bridgerl.errors import EnvFault, UserError, nearest
+from bridgerl.runs.trust import find_modules_here
 from bridgerl.streams import derive_seed
 from bridgerl.training.noise import register_noisy
 from bridgerl.training.watchdog import Watched
@@ -191,8 +191,8 @@ def _number(value: Any) -> float | None:
 def make(env_id: str, *, limited: bool = True) -> gym.Env[Any, Any]:
     """Make a registered or `module:Name-v0` environment, or refuse with the nearest id."""
     _mujoco.set_mju_user_warning(lambda _: None)  # Or MUJOCO_LOG.TXT appears; we read counters.
-    if ":" in env_id and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # As `python -m` does, so that both commands find my_module.
+    if ":" in env_id:
+        find_modules_here()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)

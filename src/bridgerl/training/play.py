@@ -15,6 +15,7 @@ from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs import checkpoint
 from bridgerl.runs.folder import RunFolder, Which, step_of
 from bridgerl.runs.tensors import check_fit, without_prefix
+from bridgerl.runs.trust import require_imported
 from bridgerl.streams import Streams
 from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import evaluate
@@ -33,7 +34,11 @@ class Player(NamedTuple):
 
 
 def load_agent(run: Path | str, weights: Which = "best") -> tuple[Agent, int]:
-    """The agent of a run folder and the step its weights are from."""
+    """The agent of a run folder and the step its weights are from.
+
+    Safe with a stranger's folder: networks are made by this library alone, and no module that the
+    folder names is imported. To play the agent on an environment of your own, import its module.
+    """
     folder = RunFolder(Path(run))
     config, path = folder.read_config(), folder.weights(weights)
     spec, parts = _spec(folder), (config.actor, config.critic)
@@ -54,9 +59,14 @@ def load_agent(run: Path | str, weights: Which = "best") -> tuple[Agent, int]:
 
 @contextmanager
 def playing(run: Path, weights: Which, episodes: int, seed: int) -> Iterator[Player]:
-    """A run's agent and task for the length of a block, in a process as the run had it."""
+    """A run's agent and task for the length of a block, in a process as the run had it.
+
+    An environment `module:Name-v0` is made only if its module was imported before: a folder that
+    comes from somebody else must not choose which code runs.
+    """
     folder = RunFolder(run)
     config = folder.read_config()
+    require_imported(config.env, run)
     config = replace(config, eval=replace(config.eval, episodes=episodes))
     with closing(Task(config.env, seed, "play", timeout=config.env_timeout)) as task:
         agent, step = load_agent(run, weights)

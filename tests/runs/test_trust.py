@@ -1,0 +1,108 @@
+"""No code that a stranger's folder names is run, whatever verb looks at the folder."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridgerl import load_agent
+from bridgerl.cli.main import VERBS, main
+from bridgerl.errors import UserError
+from bridgerl.training.play import play
+from conftest import Run
+from runs.strangers import COMMAND, copy_run, forge_config, make_run
+
+Capture = pytest.CaptureFixture[str]
+PAYLOAD = """
+import pathlib, gymnasium, toy_envs
+pathlib.Path(__file__).with_name("canary").touch()
+gymnasium.register("Own-v0", "toy_envs:Point", max_episode_steps=50)
+"""
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("original"))
+
+
+@pytest.fixture
+def stranger(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run folder whose config names a module that lies where Python would find it."""
+    run = copy_run(original, tmp_path / "out")
+    forge_config(run, lambda stored: stored["config"].update(env="payload:Own-v0"))
+    (tmp_path / "payload.py").write_text(PAYLOAD)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "payload", raising=False)
+    return run
+
+
+LOOKS = {
+    "evaluate": ["evaluate", "RUN", "--episodes", "1"],
+    "evaluate values": ["evaluate", "RUN", "--episodes", "1", "--values"],
+    "calibrate": ["calibrate", "RUN", "--states", "1", "--returns", "2", "--no-plot"],
+    "verify": ["verify", "RUN"],
+    "compare": ["compare", "RUN", "RUN"],
+    "report": ["report", "OUT"],
+    "report run": ["report", "RUN"],
+    "train": [*COMMAND, "OUT"],
+    "reproduce": ["reproduce", "endpoint-bias", "--out", "OUT", "--workers", "1"],
+    "plan": ["plan", "endpoint-bias", "--out", "OUT", "--seconds", "0.1"],
+}
+READ_NO_RUNS = {"bench", "race", "check-env", "list", "league", "toy", "bridge-error"}
+"""Verbs whose environments the user types; what `race` and `league` keep names no environment."""
+
+
+def test_every_verb_is_looked_at() -> None:
+    assert {words[0] for words in LOOKS.values()} | READ_NO_RUNS == set(VERBS)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_no_verb_imports_the_module_that_a_folder_names(
+    stranger: Path, look: str, tmp_path: Path, capsys: Capture
+) -> None:
+    places = {"RUN": str(stranger), "OUT": str(tmp_path / "out")}
+    code = main([places.get(word, word) for word in LOOKS[look]])
+    assert not (tmp_path / "canary").exists()
+    assert "payload" not in sys.modules
+    if look.startswith(("evaluate", "calibrate")):
+        assert code == 2
+        err = capsys.readouterr().err
+        assert err.startswith("bridgerl: error: ")
+        assert err.count("\n") == 1
+        assert "--trust-env payload" in err
+
+
+@pytest.mark.parametrize("look", ["evaluate", "calibrate"])
+def test_a_module_that_the_user_names_is_imported(stranger: Path, look: str) -> None:
+    words = [str(stranger) if word == "RUN" else word for word in LOOKS[look]]
+    assert main([*words, "--trust-env", "payload" if look == "evaluate" else "payload:Own-v0"]) == 0
+    assert Path("canary").exists()
+
+
+def test_a_fresh_process_finds_a_trusted_module_in_its_working_folder(
+    stranger: Path, tmp_path: Path, cli: Run
+) -> None:
+    ended = cli("evaluate", str(stranger), "--trust-env", "payload", cwd=tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_another_module_than_the_one_named_is_still_refused(
+    stranger: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    assert main(["evaluate", str(stranger), "--trust-env", "toy_envs"]) == 2
+    assert "--trust-env payload" in capsys.readouterr().err
+    assert main(["evaluate", str(stranger), "--trust-env", "not_there"]) == 2
+    assert "cannot be imported" in capsys.readouterr().err
+    assert not (tmp_path / "canary").exists()
+
+
+def test_python_loads_an_agent_without_its_module_and_plays_it_after_an_import(
+    stranger: Path, tmp_path: Path
+) -> None:
+    assert load_agent(stranger, "last")[1] == 80
+    with pytest.raises(UserError, match="payload"):
+        play(stranger, "last", 1, 0)
+    assert not (tmp_path / "canary").exists()
+    __import__("payload")
+    assert len(play(stranger, "last", 1, 0)["returns"]) == 1
