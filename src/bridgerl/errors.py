@@ -7,10 +7,18 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+def printable(text: object) -> str:
+    """One line in which every character shows: a stranger's text must not steer a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+
+
 class BridgeError(Exception):
-    """Base of every failure with a message meant for the user."""
+    """Base of every failure with a message meant for the user: one line, all of it visible."""
 
     exit_code = 1
+
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(" ".join(text.split())))
 
 
 class UserError(BridgeError):

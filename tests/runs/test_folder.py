@@ -12,7 +12,8 @@ from bridgerl.config import RunConfig, encode
 from bridgerl.errors import StorageFault, UserError
 from bridgerl.presets import command_of, resolve
 from bridgerl.runs import store
-from bridgerl.runs.folder import RunFolder, find_runs
+from bridgerl.runs.folder import RunFolder
+from bridgerl.runs.search import find_runs
 from bridgerl.types import EnvSpec
 
 SPEC = EnvSpec("Hopper-v5", 11, 3)

@@ -217,11 +217,11 @@ def test_folder_takes_the_place_of_whatever_bears_its_name(tmp_path: Path, old: 
 
 
 def test_sweep_takes_only_leftovers(tmp_path: Path) -> None:
-    (tmp_path / ".tmp-step-1-ab").mkdir()
-    (tmp_path / ".tmp-step-1-ab" / "x").touch()
-    (tmp_path / ".trash-step-2-cd").mkdir()
-    (tmp_path / ".tmp-x.json-ef").touch()
-    (tmp_path / ".trash-link-01").symlink_to(tmp_path / "step-3")
+    (tmp_path / ".tmp-step-1-0123abcd").mkdir()
+    (tmp_path / ".tmp-step-1-0123abcd" / "x").touch()
+    (tmp_path / ".trash-step-2-0123abcd").mkdir()
+    (tmp_path / ".tmp-x.json-0123abcd").touch()
+    (tmp_path / ".trash-link-0123abcd").symlink_to(tmp_path / "step-3")
     (tmp_path / "step-3").mkdir()
     (tmp_path / "step-3" / "kept").touch()
     store.sweep(tmp_path)

@@ -14,6 +14,7 @@ from typing import Any
 
 from bridgerl import __version__
 from bridgerl.errors import BridgeError, choose
+from bridgerl.runs.console import forgive_encodings
 
 # A module and its class; the class's docstring is the verb's help.
 VERBS = {
@@ -39,6 +40,7 @@ VERBS = {
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Help leaves by SystemExit, as argparse does."""
+    forgive_encodings()
     ours = args is None and signal.getsignal(signal.SIGINT) == signal.default_int_handler
     try:
         if ours:
@@ -51,8 +53,7 @@ def main(args: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         return code
     except BridgeError as error:
-        text = " ".join(str(error).split())
-        print(f"bridgerl: error: {text}", file=sys.stderr)
+        print(f"bridgerl: error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as stop:
         print(f"bridgerl: {str(stop) or 'interrupted'}", file=sys.stderr)

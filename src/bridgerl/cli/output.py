@@ -1,5 +1,6 @@
 """What verbs share: a progress bar, and a folder of results."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,12 +22,17 @@ def progress(total: int, what: str) -> Iterator[Progress]:
         yield bar
 
 
-def make_folder(folder: Path) -> None:
-    """Make the folder of results, or refuse before any work."""
+def make_folder(out: Path, inside: str = ".") -> None:
+    """Make the folder of results and one inside of it, or refuse before any work."""
+    folder = out / inside
+    store.refuse_links(folder, out)
     try:
         store.make_folder(folder)
     except OSError as error:
         raise UserError(f"--out {folder} cannot be written: {error.strerror}") from None
+    for place in {out, folder.parent, folder} if folder != out else {out}:
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise UserError(f"--out {place} is not writable")
 
 
 @contextmanager

@@ -66,7 +66,7 @@ class Race:
             check_plotting()
         for env in self.envs:
             Task(env, 0).close()
-        make_folder(self.out / "cells")
+        make_folder(self.out, "cells")
         with progress(len(starts), "racing") as bar, writing(self.out):
             cells = run_race(
                 starts, cores, self.out / "cells", lambda: bar.advance(bar.task_ids[0])

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from bridgerl.errors import printable
 from bridgerl.report.build import build_report
 from bridgerl.runs.archive import unpack
 
@@ -38,7 +39,7 @@ class Report:
         if results["planned"]:
             print(f"{results['finished']} of {results['planned']} runs finished")
         if results["rest"]:
-            print(f"to run the rest: {results['rest']}")
+            print(f"to run the rest: {printable(results['rest'])}")
         print(*outline(results), sep="\n")
         return 0
 
@@ -60,4 +61,4 @@ def outline(results: dict[str, Any]) -> list[str]:
         lines.append(f"claims by {results['measures'][key]['head']}: {said}")
     if results["problems"]:
         lines.append(f"problems: {len(results['problems'])}, listed on the page")
-    return [*lines, f"report: {results['page']}"]
+    return [*lines, f"report: {printable(results['page'])}"]

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bridgerl.cli.output import progress, writing
-from bridgerl.errors import UserError, require, require_seeds
+from bridgerl.errors import UserError, printable, require, require_seeds
 from bridgerl.plots import check_plotting
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.trust import import_module
@@ -196,6 +196,6 @@ class Compare:
         """Exit 0 when equal, 1 when not."""
         difference = compare(self.run_a, self.run_b)
         facts = {"equal": difference is None, "difference": difference}
-        text = "equal" if difference is None else f"different: {difference}"
+        text = "equal" if difference is None else f"different: {printable(difference)}"
         print(json.dumps(facts) if self.json else text)
         return 0 if difference is None else 1

@@ -15,10 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from bridgerl.cli.flags import PROGRAM
-from bridgerl.cli.output import make_folder, progress
+from bridgerl.cli.output import make_folder, progress, writing
 from bridgerl.cli.report import outline
 from bridgerl.errors import UserError, choose, require, require_seeds, require_some
 from bridgerl.report.build import build_report, check_extras
+from bridgerl.runs import store
 from bridgerl.studies import SCALES, STUDIES
 from bridgerl.studies.jobs import Job
 from bridgerl.studies.manifest import Manifest, write_manifest
@@ -178,10 +179,13 @@ class Reproduce(_Selection):
             self._check_gpus()
         board = Board(left, quiet=self.json)
         runner = self._runner(board) if left else None
-        make_folder(self.folder / "logs")
+        make_folder(self.out, f"{self.scale}/{self.study}/logs")
+        for job in left:
+            store.refuse_links(job.folder, out)
         folders = {job.folder: job for job in everything}
         manifest = Manifest(self.study, self.scale, self.seeds, self.gpus, folders)
-        write_manifest(self.folder, manifest)
+        with writing(self.folder):
+            write_manifest(self.folder, manifest)
         ends, stop = dict[Job, JobEnd](), StopSignal()
         if runner:
             board.say(f"{self.study} at scale {self.scale}, {len(left)} to run:")

@@ -80,7 +80,9 @@ class League:
         jobs = self._jobs()
         if self.plot:
             check_plotting()
-        make_folder(self.out / "cells")
+        make_folder(self.out, "cells")
+        for job in jobs:
+            store.refuse_links(job.folder, self.out)
         with progress(len(jobs), "league") as bar:
             try:
                 results = run_league(jobs, self.workers, self.out, _Bar(bar))

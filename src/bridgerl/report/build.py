@@ -26,13 +26,16 @@ def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:
     from bridgerl.report.results import summarise_source
     from bridgerl.report.tables import to_json, to_latex, to_markdown
 
+    tables = page.with_name("results.md") if out is None else page
+    formats = {".md": to_markdown, ".tex": to_latex, ".json": to_json}
+    for path in (tables.with_suffix(end) for end in formats):
+        if os.path.isdir(path):
+            raise UserError(f"{path} is a folder where the report has a file; change --out")
     source = load(folder)
     if not source.runs and source.manifest is None:
         reasons = "".join(f"; {problem}" for problem in source.problems)
         raise UserError(f"{folder} holds no runs and no evaluations{reasons}")
     results = summarise_source(source)
-    tables = page.with_name("results.md") if out is None else page
-    formats = {".md": to_markdown, ".tex": to_latex, ".json": to_json}
     texts = {tables.with_suffix(end): write(results) for end, write in formats.items()}
     texts[page] = render(source, results)
     try:

@@ -6,17 +6,21 @@ A study's folder lists its jobs; any other folder is searched.
 import math
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bridgerl.errors import BridgeError, StorageFault
+from bridgerl.errors import BridgeError, StorageFault, printable
 from bridgerl.runs import records
-from bridgerl.runs.folder import RunFolder, find_runs
+from bridgerl.runs.ending import FILES, require_as_ended
+from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.records import Clock, Evaluations, Record, is_number
 from bridgerl.runs.result import RESULT, Result, read_result
+from bridgerl.runs.search import find_runs
 from bridgerl.studies import SCALES, STUDIES
 from bridgerl.studies.jobs import Job
 from bridgerl.studies.manifest import MANIFEST, Manifest, read_manifest
@@ -88,7 +92,7 @@ class Faults(list[str]):
         try:
             return read(*args)
         except BridgeError as error:
-            self.append(str(error).replace(self._inside, ""))
+            self.append(str(error).replace(printable(self._inside), ""))
             return default
 
 
@@ -102,7 +106,7 @@ def load(folder: Path) -> Source:
             return Source(folder, manifest, runs, faults)
 
     def unreadable(error: OSError) -> None:
-        faults.append(f"{error.filename} cannot be read: {error.strerror}")
+        faults.append(printable(f"{error.filename} cannot be read: {error.strerror}"))
 
     runs = [_read_run(folder, run) for run in find_runs(folder, unreadable)]
     return Source(folder, None, runs, faults)
@@ -117,8 +121,9 @@ def _read_study(folder: Path) -> Manifest:
 
 def _job_run(root: Path, folder: Path, job: Job) -> Run:
     """The run of a study's job; one of another configuration is shown, but does not count."""
-    names: dict[str, Any] = {"name": job.name, "env": job.task, "setting": job.setting}
-    names |= {"seed": job.seed, "planned": job.steps, "command": job.command}
+    texts = {"name": job.name, "env": job.task, "setting": job.setting, "command": job.command}
+    names: dict[str, Any] = {key: printable(text) for key, text in texts.items()}
+    names |= {"seed": job.seed, "planned": job.steps}
     trains, own = job.kind == "train", RunFolder(folder)
     files = [own.config_file, own.metrics_file, own.evaluations_file] if trains else []
     if not any(map(os.path.lexists, files or [folder / RESULT])):
@@ -139,12 +144,14 @@ def _read_result(folder: Path, run: Run) -> Run:
         return replace(run, problems=tuple(faults))
     try:
         for cell in result.cells:
-            faults += [f"{key} has no value" for key, v in cell.scores.items() if v is None]
+            lost = [key for key, v in cell.scores.items() if v is None]
+            faults += [f"{printable(key)} has no value" for key in lost]
             scores = {key: float(v) for key, v in cell.scores.items() if v is not None}
             curve = Evaluations(*np.array(cell.curve, dtype=float).reshape(-1, 2).T)
-            parts.append(Part(cell.setting, cell.task, scores, curve, cell.exact))
-    except (TypeError, ValueError) as error:
-        faults.append(f"{RESULT} is damaged: {error}")
+            names = printable(cell.setting), printable(cell.task)
+            parts.append(Part(*names, scores, curve, cell.exact is True))
+    except (TypeError, ValueError, OverflowError) as error:
+        faults.append(printable(f"{RESULT} is damaged: {error}"))
         parts = []
     done = {"finished": True, "reached": run.planned, "versions": _texts(result.versions)}
     return replace(run, results=tuple(parts), problems=tuple(faults), **done)
@@ -155,14 +162,18 @@ def _read_run(root: Path, run: RunFolder) -> Run:
     faults = Faults(run.path)
     read, evaluations, clock = faults.or_else, Evaluations(), Clock()
     ours = os.path.lexists(run.config_file)
-    stored, log = (read({}, run.stored), read(None, run.records)) if ours else ({}, None)
+    stored = read({}, run.stored) if ours else {}
+    done = read(None, run.done) or {}
+    log = read(None, _as_ended, run.metrics_file, done, run.records) if ours else None
+    if not ours and os.path.lexists(run.metrics_file):
+        faults.append(f"{run.config_file.name} is missing beside {run.metrics_file.name}")
     if log is not None:
         evaluations = read(evaluations, records.evaluations_of, log, run.metrics_file.name)
     elif run.evaluations_file.is_file():
         evaluations = read(evaluations, records.read_evaluations, run.evaluations_file)
-    if run.timing_file.is_file():
-        clock = read(clock, records.read_clock, run.timing_file)
-    done = read(None, run.done) or {}
+    if run.timing_file.is_file() or run.timing_file.name in done.get(FILES, ()):
+        timed = partial(records.read_clock, run.timing_file)
+        clock = read(clock, _as_ended, run.timing_file, done, timed)
     config = stored.get("config", {})
     scores = read({}, _scores, evaluations, done, run.metrics_file.name)
     actor, critic, train = (config.get(section, {}) for section in ("actor", "critic", "train"))
@@ -172,7 +183,7 @@ def _read_run(root: Path, run: RunFolder) -> Run:
     health = {} if log is None else _health(log, critic.get("grad_clip"))
     return Run(
         **_label(root, run.path, config),
-        pair=(str(actor.get("type")), str(critic.get("type"))) if config else None,
+        pair=(printable(actor.get("type")), printable(critic.get("type"))) if config else None,
         evaluations=evaluations,
         clock=clock,
         scores=scores | ({} if hours is None else {"hours": hours}),
@@ -182,10 +193,16 @@ def _read_run(root: Path, run: RunFolder) -> Run:
         reached=done.get("step", max(last, default=0)),
         config=config,
         versions=_texts(stored.get("versions")),
-        command=read("", run.command) if stored else "",
+        command=printable(read("", run.command)) if stored else "",
         health=health | {"exact": done.get("exact"), "values": read(None, run.values)},
-        problems=tuple(faults),
+        problems=tuple(dict.fromkeys(faults)),
     )
+
+
+def _as_ended(log: Path, done: dict[str, Any], read: Callable[[], Any]) -> Any:
+    """What a log says, if it is as the run left it."""
+    require_as_ended(log, done)
+    return read()
 
 
 def _scores(evaluations: Evaluations, done: dict[str, Any], log: str) -> dict[str, float]:
@@ -234,8 +251,10 @@ def _label(root: Path, folder: Path, config: dict[str, Any]) -> dict[str, Any]:
         else:
             rest.append(part)
     setting = "/".join(rest) or folder.resolve().parent.name
-    return {"name": name, "env": env or "unnamed task", "setting": setting, "seed": seed}
+    texts = {"name": name, "env": env or "unnamed task", "setting": setting}
+    return {key: printable(text) for key, text in texts.items()} | {"seed": seed}
 
 
 def _texts(data: Any) -> dict[str, str]:
-    return {str(k): str(v) for k, v in data.items()} if isinstance(data, dict) else {}
+    pairs = data.items() if isinstance(data, dict) else ()
+    return {printable(k): printable(v) for k, v in pairs}

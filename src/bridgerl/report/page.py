@@ -16,7 +16,7 @@ from bridgerl.report import tables
 from bridgerl.report.curves import draw_curves
 from bridgerl.report.load import Run, Source
 from bridgerl.runs import store
-from bridgerl.runs.folder import walk
+from bridgerl.runs.search import walk
 
 PICTURES = {
     "league.png": "League: distance to the true distribution",

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bridgerl.errors import printable
 from bridgerl.report import stats
 from bridgerl.report.load import Run, Source
 from bridgerl.studies import SCALES, STUDIES, Study, paper
@@ -21,7 +22,7 @@ def summarise_source(source: Source) -> dict[str, Any]:
     """Everything that tables and the page show of runs together."""
     made, runs = source.manifest, source.runs
     # Runs that nobody planned are trainings without tables and claims.
-    study = TrainingStudy("", source.folder.resolve().name, (), (), (), ())
+    study = TrainingStudy("", printable(source.folder.resolve().name), (), (), (), ())
     study, scale = (STUDIES[made.study], SCALES[made.scale]) if made else (study, None)
     decides = scale is None or scale.decides
     samples = {key: _samples(runs, key) for key in study.measures}

@@ -83,14 +83,17 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     manifest, files = store.read_folder(path, names)
     ok = step_of(path) == manifest.get("step")
     require_intact(ok, path / store.MANIFEST, "it is of another step")
-    return unpack(files[TENSORS], str(path / TENSORS))
+    tensors = unpack(files[TENSORS], str(path / TENSORS))
+    lost = _lost_weight(tensors)
+    require_intact(lost is None, path / TENSORS, f"{lost} is not finite")
+    return tensors
 
 
 def load(run: RunFolder, path: Path) -> tuple[Snapshot, dict[str, str]]:
     """Read and verify one full checkpoint, and the names of the replay segments it rests on."""
     manifest, files = _read_full(path)
     step, mark = manifest["step"], manifest["metrics"]
-    data = store.read_bytes(run.metrics_file, mark["bytes"])
+    data = store.read_log(run.metrics_file, mark["bytes"])
     ok = len(data) == mark["bytes"] and store.sha256(data) == mark["sha256"]
     require_intact(ok, run.metrics_file, f"it differs from {path.name}")
     tensors = unpack(files[TENSORS], str(path / TENSORS))

@@ -5,14 +5,14 @@ import errno
 import importlib.metadata
 import os
 import re
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bridgerl.config import RunConfig, decode, encode, identity, warmup_of
-from bridgerl.errors import BridgeError, StorageFault, UserError, choose
+from bridgerl.errors import BridgeError, StorageFault, UserError, choose, printable
 from bridgerl.presets import command_of
-from bridgerl.runs import records, store
+from bridgerl.runs import ending, findings, records, store
+from bridgerl.runs.lock import RunLock
 
 if TYPE_CHECKING:
     from bridgerl.types import EnvSpec
@@ -51,6 +51,8 @@ class RunFolder:
                 raise UserError(f"{path} is a file where a folder is needed; change --out")
             if path and not os.access(path, os.W_OK | os.X_OK):
                 raise UserError(f"{path} is not writable; change --out")
+            for part in PARTS:
+                store.refuse_links(self.path / part, config.out)
         except (OSError, ValueError) as error:
             raise UserError(f"{self.path} cannot be used: {error}; change --out") from None
         if self.config_file.exists():
@@ -71,7 +73,7 @@ class RunFolder:
             what = f"{self.path} holds a run with another config ({'; '.join(changed)})"
             raise UserError(f"{what}; use the same flags to resume it, or --name for a new one")
 
-    def open(self, config: RunConfig, spec: "EnvSpec") -> store.RunLock:
+    def open(self, config: RunConfig, spec: "EnvSpec") -> RunLock:
         """Make the folder, lock it, sweep leftovers, write the config of a new run."""
         try:
             for part in (self.ckpt, self.replay):
@@ -91,8 +93,8 @@ class RunFolder:
             what = f"{self.path} cannot be written: {error.strerror}"
             raise (StorageFault if full else UserError)(f"{what}; change --out") from None
 
-    def lock(self) -> store.RunLock:
-        return store.RunLock(self.lock_file)
+    def lock(self) -> RunLock:
+        return RunLock(self.lock_file)
 
     def write_config(self, config: RunConfig, spec: "EnvSpec") -> None:
         """Write config, sizes, versions and command, if that is not what is there."""
@@ -153,7 +155,7 @@ class RunFolder:
             raise StorageFault(f"{self.config_file} is damaged: {error}") from None
 
     def records(self) -> list[records.Record]:
-        return records.read_metrics(store.read_bytes(self.metrics_file), str(self.metrics_file))
+        return records.read_metrics(store.read_log(self.metrics_file), str(self.metrics_file))
 
     def progress(self) -> int:
         """The last step that timing knows of; 0 if there is none."""
@@ -164,18 +166,54 @@ class RunFolder:
 
     def done(self) -> dict[str, Any] | None:
         """Last step and scores, once the run has ended."""
-        if not self.done_file.is_file():
+        if not os.path.lexists(self.done_file):
             return None
-        done = store.read_json(self.done_file)
-        ok = isinstance(done, dict) and type(done.get("step")) is int
-        store.require_intact(ok, self.done_file, "no step inside")
+        done = ending.read_ending(self.done_file)
+        if ending.OWNER in done:
+            ok = done[ending.OWNER] == self._owner()
+            store.require_intact(ok, self.done_file, "it is of another run")
         return done
 
     def write_done(self, figures: dict[str, Any]) -> None:
+        """Write the last figures, sealed with all logs as they are now."""
+        ending.write_ending(self.done_file, figures, self.logs(), self._owner())
+
+    def forget_done(self) -> None:
+        """The run goes on."""
         try:
-            store.publish_file(self.done_file, store.to_json(figures))
+            self.done_file.unlink(missing_ok=True)
         except OSError as error:
-            raise StorageFault(f"{self.done_file} not written: {error}") from error
+            raise StorageFault(f"{self.done_file} cannot be removed: {error.strerror}") from None
+
+    def logs(self) -> tuple[Path, Path, Path]:
+        """What grows while it trains, and is sealed when it has ended."""
+        return self.metrics_file, self.timing_file, self.evaluations_file
+
+    def changed_timing(self) -> str | None:
+        """What is wrong with the timing of a run that had ended; a resume mends the other logs."""
+        with contextlib.suppress(StorageFault):  # Or the figures are lost, and written anew.
+            done = self.done() or {}
+            try:
+                ending.require_as_ended(self.timing_file, done)
+            except StorageFault as fault:
+                return str(fault)
+        return None
+
+    def _owner(self) -> str:
+        """What ties figures to this very run: a checksum of all that decides its trajectory."""
+        if not os.path.lexists(self.config_file):
+            return ""
+        try:
+            return store.sha256(store.to_json(identity(self.stored()["config"])))
+        except (KeyError, TypeError) as error:
+            raise StorageFault(f"{self.config_file} is damaged: {error!r}") from None
+
+    def note_failure(self, text: str) -> None:
+        """Keep a traceback, if the disk takes it."""
+        data = "".join(f"{printable(line)}\n" for line in text.splitlines()).encode()
+        path = self.failures_file
+        with contextlib.suppress(StorageFault, OSError), store.open_owned(path, "ab") as file:
+            file.write(data)
 
     def is_done(self, config: RunConfig | dict[str, Any]) -> bool:
         """Whether the very run of a config, given as such or encoded, ended with all its steps."""
@@ -218,23 +256,16 @@ class RunFolder:
 
     def write_values(self, which: Which, step: int, figures: dict[str, Any]) -> None:
         """Leave figures of the critic's values with the weights they are of."""
-        data = {"weights": which, "step": step, **figures}
-        store.publish_file(self.values_file, store.to_json(data))
+        findings.write_values(self.values_file, {"weights": which, "step": step, **figures})
 
     def values(self) -> dict[str, Any] | None:
         """What was left there last, and whether the run still has these weights."""
         if not self.values_file.is_file():
             return None
-        found = store.read_json(self.values_file)
-        found = found if isinstance(found, dict) else {}
-        share = found.get("relative_q_bias", found.get("relative_bias", ""))
-        known = found.get("weights") in ("best", "last") and type(found.get("step")) is int
-        ok = known and (share is None or isinstance(share, float))
-        store.require_intact(ok, self.values_file, "no value bias of known weights")
-        current = False
+        found, current = findings.read_values(self.values_file), False
         with contextlib.suppress(BridgeError):  # Of a run without checkpoints, nothing is current.
             current = found["step"] == step_of(self.weights(found["weights"]))
-        return found | {"relative_q_bias": share, "current": current}
+        return found | {"current": current}
 
     def write_calibration(self, result: dict[str, Any]) -> None:
         """Leave what `bridgerl calibrate` found; shifts of other weights, or older ones, stay."""
@@ -247,39 +278,13 @@ class RunFolder:
 
     def shifts(self) -> dict[str, list[float]]:
         """What corrects the quantiles of weights, by their step, as far as it was measured."""
-        path = self.calibration_file
-        if not path.is_file():
-            return {}
-        found = store.open_sealed_json(store.read_json_bytes(path), str(path)).get("shifts")
-        rows = list(found.values()) if isinstance(found, dict) else [None]
-        ok = all(isinstance(row, list) and all(type(z) is float for z in row) for row in rows)
-        store.require_intact(ok, path, "no shifts of quantiles")
-        return found if isinstance(found, dict) else {}
+        file = self.calibration_file
+        return findings.read_shifts(file) if file.is_file() else {}
 
 
 def step_of(checkpoint: Path) -> int:
     """The step in a checkpoint's name."""
     return int(checkpoint.name.rpartition("-")[2])
-
-
-def walk(
-    root: Path, onerror: Callable[[OSError], None] | None = None
-) -> Iterator[tuple[Path, list[str]]]:
-    """Folders below a root with their files, in a fixed order; no links, nothing inside runs."""
-    for path, children, files in os.walk(root, onerror=onerror):
-        children[:] = sorted(c for c in children if c not in PARTS and c[0] != ".")
-        yield Path(path), files
-
-
-def find_runs(root: Path, onerror: Callable[[OSError], None]) -> list[RunFolder]:
-    """Our runs below a root, and other people's folders with evaluations alone."""
-    found = []
-    for path, files in walk(root, onerror):
-        run = RunFolder(path)
-        ours = {run.config_file.name, run.metrics_file.name} <= set(files)
-        if ours or run.evaluations_file.name in files:
-            found.append(run)
-    return found
 
 
 def versions() -> dict[str, str]:

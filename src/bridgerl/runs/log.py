@@ -55,13 +55,15 @@ class RunLog:
     def resume(self, mark: dict[str, Any], step: int) -> None:
         """Forget everything written after the checkpoint at this step."""
         size, path = mark["bytes"], self._run.metrics_file
-        data = store.read_bytes(path, size)
+        data = store.read_log(path, size)
         records = read_metrics(data, str(path))
         failpoint("log.resume")
         os.ftruncate(self._file.fileno(), size)
         failpoint("log.truncated")
         self._bytes, self._hash = size, hashlib.sha256(data)
         self.evaluations = [r for r in records if r["kind"] == "eval"]
+        if self.evaluations:
+            self._write_evaluations()
         self._open_tensorboard(step)
 
     def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
@@ -113,15 +115,15 @@ class RunLog:
     def _write_evaluations(self) -> None:
         """The arrays of Stable-Baselines3's EvalCallback, so its plotting tools work here."""
         rows, path = self.evaluations, self._run.evaluations_file
-        temporary = path.with_name(f".tmp-{path.name}")
+        arrays = io.BytesIO()
+        np.savez(
+            arrays,
+            timesteps=np.array([r["step"] for r in rows]),
+            results=_rectangle([r["eval/returns"] for r in rows]),
+            ep_lengths=_rectangle([r["eval/lengths"] for r in rows]),
+        )
         try:
-            np.savez(
-                temporary,
-                timesteps=np.array([r["step"] for r in rows]),
-                results=_rectangle([r["eval/returns"] for r in rows]),
-                ep_lengths=_rectangle([r["eval/lengths"] for r in rows]),
-            )
-            temporary.rename(path)
+            store.publish_file(path, arrays.getvalue())
         except OSError as error:
             print(f"bridgerl: warning: {path} not written: {error}", file=sys.stderr)
 

@@ -98,15 +98,12 @@ def read_evaluations(path: Path) -> Evaluations:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if sum(item.file_size for item in archive.infolist()) > MAX_ARRAY_BYTES:
                 raise StorageFault(f"{path} is too large")
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
             names = ("timesteps", "results")
-            missing = [name for name in names if name not in file]
+            missing = [name for name in names if f"{name}.npy" not in archive.namelist()]
             if missing:
                 raise StorageFault(f"{path} has no array {' and '.join(missing)}")
-            arrays = [file[name] for name in names]
-            if any(array.dtype.kind not in "iuf" for array in arrays):
-                raise StorageFault(f"{path} is odd: steps and results must be numbers")
-            steps, results = (np.asarray(array, dtype=float) for array in arrays)
+            # Read to their ends, where the archive's own checksums are compared.
+            steps, results = (_read_array(archive.read(f"{name}.npy")) for name in names)
     except NOT_ARRAYS as error:
         raise StorageFault(f"{path} is damaged: {error}") from None
     if steps.ndim != 1 or results.ndim not in (1, 2) or len(steps) != len(results):
@@ -121,6 +118,22 @@ def read_evaluations(path: Path) -> Evaluations:
     if not (np.isfinite(steps).all() and np.isfinite(means).all() and (np.diff(steps) > 0).all()):
         raise StorageFault(f"{path} is odd: steps must rise and every return be a number")
     return Evaluations(steps, means)
+
+
+def _read_array(data: bytes) -> Array:
+    """Numbers of a .npy file, whose header must ask for exactly the bytes that are there."""
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    header = {(1, 0): np.lib.format.read_array_header_1_0}.get(
+        version, np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = header(file)
+    if dtype.kind not in "iuf":
+        raise ValueError("steps and results must be numbers")
+    if math.prod(shape) * dtype.itemsize != len(data) - file.tell():
+        raise ValueError(f"an array of shape {shape} has another size")
+    file.seek(0)
+    return np.asarray(np.lib.format.read_array(file, allow_pickle=False), dtype=float)
 
 
 class Clock(NamedTuple):
@@ -156,7 +169,7 @@ def read_clock(path: Path) -> Clock:
 
     A later start takes the place of the steps it did again; what it loads is not training.
     """
-    lines = store.read_bytes(path).split(b"\n")[:-1]
+    lines = store.read_log(path).split(b"\n")[:-1]
     points: list[tuple[float, float]] = []
     wall = base = before = 0.0
     for number, line in enumerate(lines, 1):

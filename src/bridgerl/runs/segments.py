@@ -33,6 +33,8 @@ def seal(folder: Path, replay: "Replay", known: dict[str, str]) -> None:
         name = f"seg-{number:06d}.safetensors"
         if name not in known:
             data = pack({"rows": replay.read(rows_of(name))})
+            if (folder / name).is_dir():  # A file cannot take its place.
+                store.discard(folder / name)
             store.publish_file(folder / name, data)
             failpoint("replay.sealed")
             known[name] = store.sha256(data)

@@ -2,23 +2,32 @@
 
 import contextlib
 import fcntl
+import glob
 import hashlib
 import io
 import json
 import math
 import os
+import re
 import secrets
 import shutil
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import Any, BinaryIO, Literal, TypeGuard
 
-from bridgerl.errors import Busy, StorageFault, UserError
+import psutil
+
+from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs.failpoint import failpoint
 
 MANIFEST = "manifest.json"
 FORMAT = 1
 SEAL = "sha256"
 MAX_JSON_BYTES = 64 * 2**20
+MAX_LOG_BYTES = 2**30
+SMALL = 64 * 2**20
+"""Bytes that are read without a look at the memory that is left."""
+LEFTOVER = re.compile(r"\.(tmp|trash)-.+-[0-9a-f]{8}", re.DOTALL)
 
 
 def sha256(data: bytes) -> str:
@@ -90,9 +99,15 @@ def open_sealed_json(data: bytes, name: str) -> dict[str, Any]:
     """The object behind `to_sealed_json`, proven to be unchanged."""
     value = parse_json(data, name)
     require_intact(isinstance(value, dict), name, "not a JSON object")
-    seal = value.pop(SEAL, None)
-    require_intact(seal == sha256(to_json(value)), name, "its checksum differs")
+    value.pop(SEAL, None)
+    require_intact(data == to_sealed_json(value), name, "its checksum differs")  # To the byte.
     return value
+
+
+def require_room(size: int, path: Path) -> None:
+    """Refuse to read more than there is memory for, before any of it is asked for."""
+    if size > SMALL and size > psutil.virtual_memory().available:
+        raise StorageFault(f"{path} cannot be read: its {size:,} bytes do not fit into memory")
 
 
 def read_bytes(path: Path, limit: int | None = None) -> bytes:
@@ -102,9 +117,18 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            return file.read(size if limit is None else min(size, limit))
+            size = size if limit is None else min(size, limit)
+            require_room(size, path)
+            return file.read(size)
     except OSError as error:
         raise StorageFault(f"{path} cannot be read: {error.strerror}") from None
+
+
+def read_log(path: Path, limit: int | None = None) -> bytes:
+    """Read a log, or its first bytes; one that is far too large to be ours is refused unread."""
+    data = read_bytes(path, min(MAX_LOG_BYTES + 1, MAX_LOG_BYTES + 1 if limit is None else limit))
+    require_intact(len(data) <= MAX_LOG_BYTES, path, f"it has more than {MAX_LOG_BYTES:,} bytes")
+    return data
 
 
 def read_json_bytes(path: Path) -> bytes:
@@ -135,16 +159,27 @@ def make_folder(path: Path) -> None:
         sync_folder(folder.parent)
 
 
-def write_file(path: Path, data: bytes, name: str | None = None) -> None:
+def refuse_links(path: Path, root: Path) -> None:
+    """Refuse a place behind a link below the root: what is written there would be elsewhere."""
+    for place in takewhile(lambda p: p != root, (path, *path.parents)):
+        if place.is_symlink():
+            raise StorageFault(f"{place} is a link, and nothing is written through one; remove it")
+
+
+def _write(file: BinaryIO, data: bytes, name: str) -> None:
     """Write and sync a file that nobody looks at yet; `name` is what it will be called."""
-    with path.open("xb") as file:
-        half = len(data) // 2
-        file.write(data[:half])
-        file.flush()
-        failpoint(f"write.{name or path.name}.half")
-        file.write(data[half:])
-        file.flush()
-        os.fsync(file.fileno())
+    half = len(data) // 2
+    file.write(data[:half])
+    file.flush()
+    failpoint(f"write.{name}.half")
+    file.write(data[half:])
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _write_inside(folder: Path, name: str, data: bytes) -> None:
+    with (folder / name).open("xb") as file:
+        _write(file, data, name)
 
 
 def sync_folder(path: Path) -> None:
@@ -157,18 +192,30 @@ def sync_folder(path: Path) -> None:
 
 
 def publish_file(path: Path, data: bytes) -> None:
-    """Write a file under its name at once or not at all."""
+    """Write a file under its name at once or not at all; a folder of that name stays."""
+    _sweep_before(path)
     temporary = path.parent / f".tmp-{path.name}-{secrets.token_hex(4)}"
     try:
-        write_file(temporary, data, path.name)
-        failpoint(f"publish.{path.name}")
-        if path.is_dir() and not path.is_symlink():  # A file cannot take the place of a folder.
-            discard(path)
-        temporary.rename(path)
+        with temporary.open("xb") as file:
+            with contextlib.suppress(OSError):  # Some file systems have no locks.
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _write(file, data, path.name)
+            failpoint(f"publish.{path.name}")
+            temporary.rename(path)
         sync_folder(path.parent)
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _sweep_before(path: Path) -> None:
+    """Delete what killed writers of a file left; one at work holds a lock on its own."""
+    for old in path.parent.glob(f".tmp-{glob.escape(path.name)}-{8 * '[0-9a-f]'}"):
+        with contextlib.suppress(OSError):
+            handle = os.open(old, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            with os.fdopen(handle, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                old.unlink()
 
 
 def publish_folder(path: Path, files: dict[str, bytes], manifest: dict[str, Any]) -> None:
@@ -178,10 +225,10 @@ def publish_folder(path: Path, files: dict[str, bytes], manifest: dict[str, Any]
     try:
         temporary.mkdir()
         for key, data in files.items():
-            write_file(temporary / key, data)
+            _write_inside(temporary, key, data)
         failpoint("ckpt.before_manifest")
         full = {"format": FORMAT, "files": listing, **manifest}
-        write_file(temporary / MANIFEST, to_sealed_json(full))
+        _write_inside(temporary, MANIFEST, to_sealed_json(full))
         sync_folder(temporary)
         failpoint("ckpt.after_manifest")
         if os.path.lexists(path):  # Left by a branch of the run that was given up.
@@ -238,7 +285,7 @@ def discard(path: Path) -> None:
 
 def sweep(folder: Path) -> None:
     """Delete what interrupted writers left."""
-    for path in [*folder.glob(".tmp-*"), *folder.glob(".trash-*")]:
+    for path in [p for p in folder.iterdir() if LEFTOVER.fullmatch(p.name)]:
         _delete(path)
         failpoint("sweep.mid")
 
@@ -250,26 +297,3 @@ def _delete(path: Path) -> None:
     else:
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
-
-
-class RunLock:
-    """A kernel lock on a file, and so on its folder: one writer, released even by kill -9."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = open_owned(path, "a+b")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self._file.seek(0)
-            holder = self._file.read(32).decode(errors="replace").strip() or "unknown"
-            self._file.close()
-            if not isinstance(error, BlockingIOError):
-                raise
-            what = f"{path.parent} is being written by process {holder}"
-            raise Busy(f"{what}; wait for it or change --out") from None
-        with contextlib.suppress(OSError):  # On a full disk it is a lock all the same.
-            self._file.truncate(0)
-            self._file.write(str(os.getpid()).encode())
-
-    def release(self) -> None:
-        self._file.close()

@@ -9,12 +9,16 @@ import torch
 from torch import Tensor
 
 from bridgerl.errors import StorageFault
-from bridgerl.runs import checkpoint, store
+from bridgerl.runs import checkpoint, ending, findings, records, store
 from bridgerl.runs.folder import RunFolder, identity_of
 
 
 def verify(path: Path) -> list[str]:
-    """Check every checksum of a run; returns what was checked, raises at the first damage."""
+    """Check every checksum of a run; returns what was checked, raises at the first damage.
+
+    Of a run that has not ended, what its logs say after the last checkpoint has none yet: lines of
+    metrics are checked for their form, and timings not at all.
+    """
     run = RunFolder(path)
     capacity = run.read_config().train.buffer_size
     checked = [run.config_file.name]
@@ -35,12 +39,34 @@ def verify(path: Path) -> list[str]:
             continue  # The run is under way and has pruned it in this moment.
         checked.append(folder.name)
     if os.path.lexists(run.calibration_file):
-        run.shifts()
+        findings.read_shifts(run.calibration_file)
         checked.append(run.calibration_file.name)
+    if os.path.lexists(run.values_file):
+        findings.read_values(run.values_file)
+        checked.append(run.values_file.name)
     if os.path.lexists(run.metrics_file):
         run.records()
         checked.append(run.metrics_file.name)
-    return checked
+    return checked + _verify_ending(run, found)
+
+
+def _verify_ending(run: RunFolder, found: list[tuple[int, Path]]) -> list[str]:
+    """Check the last figures against the last checkpoint, and the logs against both."""
+    done = run.done()
+    if done is None:
+        return []
+    step, folder = found[-1]
+    snap, _ = checkpoint.load(run, folder)
+    ok = os.path.getsize(run.metrics_file) == snap.metrics["bytes"]
+    store.require_intact(ok, run.metrics_file, f"it goes on after {folder.name}, the run's end")
+    summary = records.evaluations_of(run.records(), str(run.metrics_file)).summary()
+    ok = done["step"] == step and all(done.get(k) == v for k, v in summary.items())
+    store.require_intact(ok, run.done_file, f"it disagrees with {run.metrics_file.name}")
+    for log in run.logs():
+        ending.require_as_ended(log, done)
+    sealed = done.get(ending.FILES, {})
+    own = [log.name for log in run.logs()[1:] if log.name in sealed]
+    return [run.done_file.name, *own]
 
 
 def compare(a: Path, b: Path) -> str | None:
@@ -50,7 +76,7 @@ def compare(a: Path, b: Path) -> str | None:
     if name := _first_difference(ours, theirs):
         return f"config {name}: {ours.get(name)!r} against {theirs.get(name)!r}"
     log = runs[0].metrics_file.name
-    lines = [store.read_bytes(run.metrics_file).splitlines() for run in runs]
+    lines = [store.read_log(run.metrics_file).splitlines() for run in runs]
     for number, (x, y) in enumerate(zip(*lines, strict=False), 1):
         if x != y:
             ours, theirs = (line.decode(errors="replace")[:200] for line in (x, y))

@@ -60,7 +60,7 @@ class Job:
 
     def is_done_in(self, folder: Path) -> bool:
         """Whether a folder holds the results of this very job, all of them."""
-        with suppress(BridgeError, OSError, KeyError, TypeError, ValueError):
+        with suppress(BridgeError, OSError, LookupError, TypeError, ValueError, AttributeError):
             if self.trains:
                 return RunFolder(folder).is_done(self.work)
             return read_result(folder / RESULT).job == self.identity

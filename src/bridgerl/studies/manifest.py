@@ -9,7 +9,8 @@ from bridgerl.errors import BridgeError, StorageFault
 from bridgerl.runs import store
 from bridgerl.studies.jobs import Job, job_from
 
-MANIFEST = "study.json"
+MANIFEST, FORMAT = "study.json", 2
+"""Its name; the first format had no checksum."""
 
 
 class Manifest(NamedTuple):
@@ -27,12 +28,16 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write it into the study's folder; a folder of runs may move together with it."""
     folders = {job: os.path.relpath(path, folder) for path, job in manifest.jobs.items()}
     jobs = [job.to_json() | {"folder": path} for job, path in folders.items()]
-    store.publish_file(folder / MANIFEST, store.to_json(manifest._asdict() | {"jobs": jobs}))
+    data = manifest._asdict() | {"jobs": jobs, "format": FORMAT}
+    store.publish_file(folder / MANIFEST, store.to_sealed_json(data))
 
 
 def read_manifest(folder: Path) -> Manifest:
     """Read it back; StorageFault if it is not one of ours."""
-    data = store.parse_json(store.read_json_bytes(folder / MANIFEST), MANIFEST)
+    text = store.read_json_bytes(folder / MANIFEST)
+    data = store.parse_json(text, MANIFEST)
+    if isinstance(data, dict) and {store.SEAL, "format"} & data.keys():
+        data = store.open_sealed_json(text, MANIFEST)
     try:
         listed = [job_from(row) for row in data["jobs"]]
         jobs = {folder / job.folder: replace(job, folder=folder / job.folder) for job in listed}

@@ -8,6 +8,8 @@ from rich import progress
 from rich.console import Console
 from rich.text import Text
 
+from bridgerl.errors import printable
+
 
 class Display(progress.Progress):
     """A live bar on a terminal, a line per evaluation elsewhere, silence when asked."""
@@ -32,14 +34,14 @@ class Display(progress.Progress):
     def say(self, text: str) -> None:
         """Print a line above the bar; a run outlives the reader of its output."""
         try:
-            self.console.print(text, soft_wrap=True, markup=False)
+            self.console.print(printable(text), soft_wrap=True, markup=False)
         except OSError:
             self.console.quiet = True
 
     def warn(self, text: str) -> None:
         """Print to stderr, whatever else is silent."""
         self.stop()
-        print(f"bridgerl: warning: {text}", file=sys.stderr)
+        print(f"bridgerl: warning: {printable(text)}", file=sys.stderr)
         self.start()
 
     def show(self, step: int, last_return: float | None) -> None:

@@ -61,8 +61,8 @@ def train(config: RunConfig, *, quiet: bool = False) -> Path:
                 raise
             except Exception as error:
                 # What failed may be the disk itself.
-                with contextlib.suppress(OSError), run.failures_file.open("a") as file:
-                    traceback.print_exc(file=file)
+                with contextlib.suppress(OSError, StorageFault):
+                    run.note_failure(traceback.format_exc())
                 if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
                     raise StorageFault(f"{run.path} cannot be written: {error}") from error
                 raise
@@ -114,11 +114,16 @@ class Trainer:
         log = RunLog(self.folder, tensorboard=self.config.log.tensorboard)
         with contextlib.closing(log) as self.log:
             self._resume()
-            self.log.timing(self.counters.step, start=1.0)
+            if fault := self.folder.changed_timing():
+                self.display.warn(f"{fault}; it is taken as it is now")
+            ended = self._reached_end() and os.path.lexists(self.folder.done_file)
+            if not ended:  # Or nothing is added to logs that are sealed.
+                self.folder.forget_done()
+                self.log.timing(self.counters.step, start=1.0)
             self.folder.write_config(self.config, self.task.spec)
-            if not self._reached_end():
-                self.folder.done_file.unlink(missing_ok=True)
             self._loop()
+            if not ended:
+                self.log.timing(self.counters.step, **self._overhead)
             self._finish()
 
     def _loop(self) -> None:
@@ -156,8 +161,9 @@ class Trainer:
         self.log.record("train", c.step, values)
         now, (then, before) = time.monotonic(), self._clock
         self._clock = (now, c.step)
-        speed = (c.step - before) / (now - then)
-        self.log.timing(c.step, steps_per_second=speed, **self._overhead)
+        # A clock may stand still: in a virtual machine that was stopped, or by a coarse tick.
+        speed = {"steps_per_second": (c.step - before) / (now - then)} if now > then else {}
+        self.log.timing(c.step, **speed, **self._overhead)
 
     def _judge(self, values: dict[str, Any]) -> None:
         """Compare Q with the largest return the rewards allow; pass on a critic's advice."""
@@ -269,7 +275,6 @@ class Trainer:
         figures: dict[str, Any] = {"step": c.step, **evaluations_of(self.log.evaluations).summary()}
         figures |= {"diverged_episodes": c.diverged, "exact": not c.inexact}
         self.folder.write_done(figures)
-        self.log.timing(c.step, **self._overhead)
         self.display.finish(c.step)
         if "best_return" in figures:
             self.display.say(

@@ -11,6 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from bridgerl.errors import printable
 from bridgerl.runs.folder import RunFolder
 from bridgerl.studies.jobs import Job
 from bridgerl.studies.run.pool import Watcher
@@ -65,7 +66,7 @@ class Board(Watcher):
     def say(self, text: str) -> None:
         # A lost terminal or a full disk must not end the runs.
         with suppress(OSError, SystemExit):
-            self.console.print(text, markup=False, soft_wrap=True)
+            self.console.print(printable(text), markup=False, soft_wrap=True)
 
     def _table(self) -> Group:
         table, now = Table(box=None, padding=(0, 2), pad_edge=False), time.monotonic()
@@ -79,7 +80,7 @@ class Board(Watcher):
         share = sum(steps.values()) / max(sum(job.steps for job in self._jobs), 1)
         for job, (since, first) in list(self._running.items())[:SHOWN]:
             step = steps[job]
-            speed = (step - first) / (now - since)
+            speed = (step - first) / (now - since) if now > since else 0.0
             if not wide:
                 table.add_row(job.name, f"{step:,}")
                 continue

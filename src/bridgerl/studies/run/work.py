@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from bridgerl.config import decode, decode_fields
-from bridgerl.errors import BridgeError, Busy
+from bridgerl.errors import BridgeError, Busy, StorageFault, printable
 from bridgerl.runs import store
+from bridgerl.runs.console import forgive_encodings
 from bridgerl.runs.folder import RunFolder, versions
 from bridgerl.runs.result import RESULT, Result, ResultCell, write_result
 from bridgerl.studies.endpoint_bias import rule_name
@@ -80,8 +81,9 @@ def _league(job: Job) -> Found:
 def _evaluation(job: Job) -> Found:
     """Policies and their data lie beside the cells that share them."""
     cell = evaluation_cell(job)
-    mark = store.sha256(store.to_json(job.work["data"]))[:12]
-    figures = run_evaluation(cell, job.folder.parents[1] / f"policy-{mark}")
+    mark, shared = store.sha256(store.to_json(job.work["data"]))[:12], job.folder.parents[1]
+    store.refuse_links(shared / f"policy-{mark}", shared)
+    figures = run_evaluation(cell, shared / f"policy-{mark}")
     covered = {f"covers_{share}": value for share, value in figures["coverage"].items()}
     scores = {key: figures[key] for key in SCORES} | covered
     curve = [[(i + 0.5) / len(figures["pit"]), share] for i, share in enumerate(figures["pit"])]
@@ -117,12 +119,12 @@ def perform(text: str) -> tuple[str, str]:
     except Stopped as stop:
         return "stopped", str(stop)
     except BridgeError as error:
-        return "failed", " ".join(str(error).split())
+        return "failed", str(error)
     except KeyboardInterrupt:
         return "stopped", "interrupted"
     except Exception as error:
         traceback.print_exc()
-        return "failed", f"{type(error).__name__}: {error}"
+        return "failed", printable(f"{type(error).__name__}: {' '.join(str(error).split())}")
     # A job that returns has done all it was asked for; its folder must say so too.
     return ("done", "") if job.done() else ("failed", f"{job.folder} has no result")
 
@@ -144,15 +146,19 @@ def serve(calls: Connection) -> None:
     os.setpgrp()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     StopSignal.together = 10.0
+    forgive_encodings()
     threading.Thread(target=_stop_with_parent, daemon=True).start()
     while True:
         try:
             name, text, log = calls.recv()
         except (EOFError, OSError):
             return
-        _print_to(log)
-        status, reason = perform(text)
-        print(": ".join(filter(None, (name, status, reason))), flush=True)
+        try:
+            _print_to(log)
+            status, reason = perform(text)
+            print(": ".join(filter(None, (name, status, reason))), flush=True)
+        except StorageFault as fault:  # There is no log to tell it to.
+            status, reason = "failed", str(fault)
         with contextlib.suppress(OSError):  # Nobody listens any more.
             calls.send((status, reason))
 
@@ -173,6 +179,6 @@ def _print_to(path: Path) -> None:
     """Everything printed goes to a file; lines of several attempts follow each other."""
     sys.stdout.flush()
     sys.stderr.flush()
-    with path.open("ab", buffering=0) as file:
+    with store.open_owned(path, "ab") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
