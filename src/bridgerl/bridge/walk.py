@@ -45,8 +45,9 @@ class Walk(NamedTuple):
     @classmethod
     def of(cls, schedule: Schedule, n_steps: int, rule: Rule = "exact") -> "Walk":
         """Equal steps from start to end, by default with exact weights (Eq. 20)."""
-        times = uniform_times(n_steps)
-        return cls(times[:-1].float(), [float(w) for w in step_weights(schedule, times, rule)])
+        with torch.device("cpu"):  # Plain numbers, also where tensors have no memory.
+            weights = [float(w) for w in step_weights(schedule, uniform_times(n_steps), rule)]
+        return cls(uniform_times(n_steps)[:-1].float(), weights)
 
     def draw_prefix(self, b: int, generator: torch.Generator) -> "tuple[Walk, Tensor]":
         """The walk to where a random step begins, not the first, and that time, (b,)."""

@@ -2,17 +2,18 @@
 
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from bridgerl.agent import Agent, build_agent, build_normalizer, plays
 from bridgerl.config import RunConfig
 from bridgerl.errors import StorageFault, UserError
-from bridgerl.runs import checkpoint
+from bridgerl.runs import checkpoint, store
 from bridgerl.runs.folder import RunFolder, Which, step_of
 from bridgerl.runs.tensors import check_fit, without_prefix
 from bridgerl.runs.trust import require_imported
@@ -40,14 +41,10 @@ def load_agent(run: Path | str, weights: Which = "best") -> tuple[Agent, int]:
     folder names is imported. To play the agent on an environment of your own, import its module.
     """
     folder = RunFolder(Path(run))
-    config, path = folder.read_config(), folder.weights(weights)
-    spec, parts = _spec(folder), (config.actor, config.critic)
-    normalizer = build_normalizer(config.train, spec)
-    agent = build_agent(*parts, spec, Streams(config.seed), normalizer)
-    wanted = {k: v for k, v in agent.state_dict().items() if plays(k)}
+    path = folder.weights(weights)
     given = without_prefix(checkpoint.load_weights(path), "agent.")
     given = {k: v for k, v in given.items() if plays(k)}
-    check_fit(given, wanted, str(path / checkpoint.TENSORS))
+    agent = _build_to_fit(given, folder, path / checkpoint.TENSORS)
     agent.load_state_dict(given, strict=False)
     try:
         if shifts := folder.shifts().get(str(step_of(path))):
@@ -55,6 +52,39 @@ def load_agent(run: Path | str, weights: Which = "best") -> tuple[Agent, int]:
     except StorageFault as fault:  # It can be measured again; the agent is whole without it.
         warnings.warn(f"{fault}; run bridgerl calibrate again", stacklevel=2)
     return agent, step_of(path)
+
+
+class _Shapes(Streams):
+    """Streams of an agent whose tensors have shapes and no memory."""
+
+    def __init__(self) -> None:
+        super().__init__(0, "meta")
+
+    def __call__(self, name: str, device: str | None = None) -> torch.Generator:
+        return super().__call__(name, "cpu")
+
+
+def _build(config: RunConfig, spec: EnvSpec, streams: Streams) -> Agent:
+    normalizer = build_normalizer(config.train, spec)
+    return build_agent(config.actor, config.critic, spec, streams, normalizer)
+
+
+def _build_to_fit(given: dict[str, Tensor], folder: RunFolder, where: Path) -> Agent:
+    """The agent of a run; one that the weights do not fit is refused before it asks for memory."""
+    config, spec, wanted = folder.read_config(), _spec(folder), None
+    sizes, numbers = folder.sizes(), sum(t.numel() for t in given.values())
+    # A network has a weight for every input, which bounds what sizes alone can ask for.
+    store.require_intact(1 <= min(sizes) <= max(sizes) <= numbers, where, f"sizes {sizes}")
+    with suppress(Exception):  # A critic of another package may need numbers to be made.
+        wanted = _build(config, spec, _Shapes()).state_dict()
+    if wanted is not None:
+        check_fit(given, {k: v for k, v in wanted.items() if plays(k)}, str(where))
+    try:
+        agent = _build(config, spec, Streams(config.seed))
+    except RuntimeError as error:  # How torch says that memory cannot be had.
+        raise StorageFault(f"{where} does not fit this agent: {error}") from None
+    check_fit(given, {k: v for k, v in agent.state_dict().items() if plays(k)}, str(where))
+    return agent
 
 
 @contextmanager
