@@ -49,7 +49,7 @@ def run_cell(cell: LeagueCell) -> dict[str, Any]:
             critic.update(*problem.draw(cell.batch, rng))
             if update % cell.config.target_every == 0:
                 critic.track()
-        spent = time.process_time() - started
+        spent = max(time.process_time() - started, 1e-9)  # A clock may stand still.
         rows = [distances(critic, problem, query) for query in problem.queries]
     means = {key: float(np.mean([r[key] for r in rows])) for key in rows[0] if key != "curve"}
     figures = {**means, "updates_per_second": cell.updates / spent}

@@ -22,6 +22,10 @@ from bridgerl.types import EnvSpec
 
 EPISODE = 1_000
 """Steps of an evaluation episode at most, on every task of the paper."""
+ENOUGH = 2_000
+"""Steps after which a measurement ends, also where the clock stands still."""
+TICK = 1e-9
+"""The least that a step can cost."""
 OVERHEAD = 5.0
 """Seconds to start a training: Python, torch, the first checkpoint."""
 
@@ -133,13 +137,13 @@ def time_training(config: RunConfig, seconds: float, learn: float | None = None)
 def _typical(step: Callable[[], object], seconds: float, period: int) -> float:
     """Mean seconds of a step over whole periods, the outermost twentieths capped, for so long."""
     spent: list[float] = []
-    while sum(spent) < seconds or len(spent) % period or not spent:
+    while (sum(spent) < seconds and len(spent) < ENOUGH) or len(spent) % period or not spent:
         started = time.perf_counter()
         step()
         spent.append(time.perf_counter() - started)
     # Delayed policies take turns of cheap and dear steps: a median would miss one kind.
     low, high = np.quantile(spent, [0.05, 0.95])
-    return float(np.clip(spent, low, high).mean())
+    return max(float(np.clip(spent, low, high).mean()), TICK)
 
 
 def time_toy(toy: ToyConfig) -> StepCost:
@@ -151,7 +155,7 @@ def time_toy(toy: ToyConfig) -> StepCost:
     fit, between, backup = np.split(np.diff(ticks), [99, 100])
     iteration = between.sum() + (toy.steps_per_iteration - 1) * np.median(backup)
     whole = toy.fit_steps * np.median(fit) + toy.iterations * iteration
-    return StepCost(float(whole) / toy.updates)
+    return StepCost(max(float(whole) / toy.updates, TICK))
 
 
 def time_evaluation(cell: EvaluationCell) -> float:
