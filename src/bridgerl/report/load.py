@@ -174,6 +174,7 @@ def _read_run(root: Path, run: RunFolder) -> Run:
     if run.timing_file.is_file() or run.timing_file.name in done.get(FILES, ()):
         timed = partial(records.read_clock, run.timing_file)
         clock = read(clock, _as_ended, run.timing_file, done, timed)
+    exact = done["exact"] if isinstance(done.get("exact"), bool) else None
     config = stored.get("config", {})
     scores = read({}, _scores, evaluations, done, run.metrics_file.name)
     actor, critic, train = (config.get(section, {}) for section in ("actor", "critic", "train"))
@@ -194,7 +195,7 @@ def _read_run(root: Path, run: RunFolder) -> Run:
         config=config,
         versions=_texts(stored.get("versions")),
         command=printable(read("", run.command)) if stored else "",
-        health=health | {"exact": done.get("exact"), "values": read(None, run.values)},
+        health=health | {"exact": exact, "values": read(None, run.values)},
         problems=tuple(dict.fromkeys(faults)),
     )
 
