@@ -60,9 +60,7 @@ def train(config: RunConfig, *, quiet: bool = False) -> Path:
             except (UserError, Stopped):
                 raise
             except Exception as error:
-                # What failed may be the disk itself.
-                with contextlib.suppress(OSError, StorageFault):
-                    run.note_failure(traceback.format_exc())
+                run.note_failure(traceback.format_exc())
                 if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
                     raise StorageFault(f"{run.path} cannot be written: {error}") from error
                 raise
