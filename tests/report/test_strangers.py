@@ -165,7 +165,7 @@ def test_reports_that_are_killed_leave_at_most_one_file(
 
 READ_ONLY: dict[str, list[str]] = {
     "report": ["report", "RUNS"],
-    "league": "league --critics cdq --tasks two-point --updates 1 --out OUT".split(),
+    "league": [*"league --critics cdq --tasks two-point --updates 1 --out OUT".split()],
     "toy": ["toy", "--out", "OUT"],
     "reproduce": ["reproduce", "endpoint-bias", "--workers", "1", "--out", "OUT"],
 }

@@ -8,7 +8,8 @@ from pathlib import Path, PurePosixPath
 
 from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs import store
-from bridgerl.runs.folder import RunFolder, walk
+from bridgerl.runs.folder import RunFolder
+from bridgerl.runs.search import walk
 
 MADE_AGAIN = "results.json"
 """What `report` writes itself."""

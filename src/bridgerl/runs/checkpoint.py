@@ -84,7 +84,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     ok = step_of(path) == manifest.get("step")
     require_intact(ok, path / store.MANIFEST, "it is of another step")
     tensors = unpack(files[TENSORS], str(path / TENSORS))
-    lost = _lost_weight(tensors)
+    lost = lost_weight(tensors)
     require_intact(lost is None, path / TENSORS, f"{lost} is not finite")
     return tensors
 
