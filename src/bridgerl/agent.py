@@ -17,9 +17,10 @@ from bridgerl.critics import CriticConfig
 from bridgerl.critics.base import Critic
 from bridgerl.errors import UserError
 from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
+from bridgerl.ops.measures import MEAN, Measure, parse
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams, derive_seed
-from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
+from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 
 
 class Agent(nn.Module):
@@ -29,7 +30,7 @@ class Agent(nn.Module):
     the agent alone knows the normaliser between them.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         actor: Actor,
         critic: Critic,
@@ -38,6 +39,7 @@ class Agent(nn.Module):
         actor_every: int,
         target_every: int,
         normalizer: Normalizer | None = None,
+        risk: Measure = MEAN,
     ) -> None:
         super().__init__()
         self.actor, self.critic, self._streams = actor, critic, streams
@@ -45,8 +47,15 @@ class Agent(nn.Module):
         self.updates = 0
         self._actor_every = actor_every
         self._target_every = target_every
-        self._actor_q = critic.q if actor.follows_gradient else critic.q_rank
-        self._target_q = partial(critic.q_rank, target=True)
+        self._risk = risk
+        if risk.is_mean:
+            self._actor_q: QFn = critic.q if actor.follows_gradient else critic.q_rank
+            self._rank: QFn = critic.q_rank
+            self._target_q: QFn = partial(critic.q_rank, target=True)
+        else:
+            self._actor_q = partial(self._value, fixed=not actor.follows_gradient)
+            self._rank = partial(self._value, fixed=True)
+            self._target_q = partial(self._value, fixed=True, target=True)
         self.device = next(actor.parameters()).device
         self.shifts: Tensor | None = None
         """What calibration adds to quantiles at midpoint levels: (k,)."""
@@ -71,14 +80,30 @@ class Agent(nn.Module):
     @torch.no_grad()
     def actions(self, obs: Tensor, *, explore: bool, generator: torch.Generator) -> Tensor:
         """Actions in [-1, 1] for a batch of observations: (b, o) -> (b, a)."""
-        seen, rank = self.normalizer.normalize_obs(obs), self.critic.q_rank
-        return self.actor.act(seen, rank, explore=explore, generator=generator)
+        seen = self.normalizer.normalize_obs(obs)
+        return self.actor.act(seen, self._rank, explore=explore, generator=generator)
+
+    @property
+    def _gain(self) -> float:
+        """What the learner's returns are, over those of the task."""
+        return 1.0 if self.normalizer.returns is None else self.normalizer.returns.gain
+
+    def _value(self, obs: Tensor, action: Tensor, *, fixed: bool, target: bool = False) -> Tensor:
+        """What a policy that minds risk maximises, in the learner's units: (b,)."""
+        measure = self._risk.rescaled(self._gain)
+        return self.critic.risk(obs, action, measure, fixed=fixed, target=target)
 
     def q(self, obs: Tensor, action: Tensor) -> Tensor:
-        """The mean return that candidate actions are ranked by: (b,). Draws nothing."""
+        """The mean return: (b,). Draws nothing."""
         self._check_sizes(obs, action)
         seen = self.normalizer.normalize_obs(obs)
         return self.normalizer.in_task_units(self.critic.q_rank(seen, action))
+
+    def risk(self, obs: Tensor, action: Tensor, measure: Measure | str) -> Tensor:
+        """A measure of the return such as cvar:0.1: (b,), with a graph to the action."""
+        scaled = parse(measure).rescaled(self._gain)
+        seen = self.normalizer.normalize_obs(obs)
+        return self.normalizer.in_task_units(self.critic.risk(seen, action, scaled, fixed=True))
 
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, calibrated: bool = False
@@ -160,7 +185,7 @@ class Agent(nn.Module):
         for buffer, value in zip(self.critic.buffers(), before, strict=True):
             buffer.copy_(value)
         if self.normalizer.returns is not None:
-            figures["agent/return_gain"] = torch.tensor(self.normalizer.returns.gain)
+            figures["agent/return_gain"] = torch.tensor(self._gain)
         return {name: value.detach() for name, value in figures.items()}
 
     @torch.no_grad()
@@ -205,7 +230,8 @@ def build_agent(
         built_actor = actor.build(spec, streams)
     built_critic = build_critic(critic, spec, streams)
     every = {"actor_every": actor.delay, "target_every": critic.target_every}
-    agent = Agent(built_actor, built_critic, streams, normalizer=normalizer, **every)
+    how = {"normalizer": normalizer, "risk": parse(actor.risk)}
+    agent = Agent(built_actor, built_critic, streams, **how, **every)
     agent.sizes = spec.obs_dim, spec.action_dim
     return agent
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import UserError, choose, require
+from bridgerl.ops.measures import parse
 
 C = TypeVar("C")
 
@@ -165,6 +166,12 @@ class RunConfig:
         require(0 <= self.seed < 2**32, "seed", self.seed, "must be from 0 to 2**32 - 1")
         ok = self.env_timeout is None or 0 < self.env_timeout < 10**6
         require(ok, "env-timeout", self.env_timeout, "must be positive and below 10**6, or None")
+        if not (self.critic.distributional or parse(self.actor.risk).is_mean):
+            known = ", ".join(name for name, kind in CRITICS.items() if kind.distributional)
+            raise UserError(
+                f"--actor.risk {self.actor.risk} needs a critic that knows the return's "
+                f"distribution: --critic {known}; {self.critic_name} knows only its mean"
+            )
         # These become paths, and lines of output.
         odd = re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", str(self.out))
         require(odd is None, "out", str(self.out), "must be text without control characters")

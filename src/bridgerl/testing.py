@@ -19,6 +19,7 @@ from bridgerl.actors import ACTORS
 from bridgerl.agent import Agent, build_agent
 from bridgerl.config import decode, encode
 from bridgerl.critics import CRITICS
+from bridgerl.errors import UserError
 from bridgerl.presets import PRESETS, resolve
 from bridgerl.runs.tensors import pack, unpack
 from bridgerl.streams import Streams
@@ -163,6 +164,29 @@ def test_entropy_cost_lowers_the_learnt_value(name: str) -> None:
         return critic.q_rank(batch.obs, batch.action).mean()
 
     assert learnt(5.0) < learnt(0.0) - 1.0
+
+
+@for_critics
+def test_risk_has_a_graph_and_fixed_values_or_is_refused(name: str) -> None:
+    critic, batch = make_agent("sac", name).critic, make_batch()
+    if not CRITICS[name].distributional:
+        with pytest.raises(UserError, match="knows no distribution"):
+            critic.risk(batch.obs, batch.action, "cvar:0.1")
+        return
+    critic.update(batch, make_boot())
+    action = batch.action.clone().requires_grad_()
+    for fixed in (False, True):
+        value = critic.risk(batch.obs, action, "cvar:0.1", fixed=fixed)
+        assert value.shape == (64,)
+        (gradient,) = torch.autograd.grad(value.sum(), action)
+        assert gradient.abs().sum() > 0
+
+    def fixed_values(measure: str, *, target: bool = False) -> Tensor:
+        return critic.risk(batch.obs, action, measure, fixed=True, target=target)
+
+    assert torch.equal(fixed_values("cvar:0.1"), fixed_values("cvar:0.1"))
+    assert not torch.equal(fixed_values("cvar:0.1"), fixed_values("mean"))
+    assert not torch.equal(fixed_values("cvar:0.1"), fixed_values("cvar:0.1", target=True))
 
 
 @for_critics

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from bridgerl.nn.settings import LearnerConfig
+from bridgerl.ops.measures import parse
 
 if TYPE_CHECKING:
     from bridgerl.actors.base import Actor
@@ -22,11 +23,15 @@ class ActorConfig(LearnerConfig, ABC):
     """Widths of the policy's hidden layers."""
     delay: int = 1
     """Critic updates per actor update."""
+    risk: str = "mean"
+    """What of the return the policy maximises or ranks by: mean, cvar:0.1, wang:0.75, cpw:0.71,
+    power:2, mean-std:0.75 or entropic:0.01. Positive numbers are averse; not for critic cdq."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_widths("hidden")
         self.require(self.delay >= 1, "delay", "must be at least 1")
+        parse(self.risk)
 
     def settled(self, updates: int) -> Self:
         """The same with all that depends on how many updates a run has filled in."""

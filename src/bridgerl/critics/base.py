@@ -10,9 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from bridgerl.critics.settings import CriticConfig as CriticConfig
+from bridgerl.errors import UserError
 from bridgerl.nn.flat import Flat, GuardedAdam, polyak_
 from bridgerl.nn.trunk import batch_norms, joint, paired_statistics
 from bridgerl.ops.levels import midpoint_levels
+from bridgerl.ops.measures import Measure
 from bridgerl.ops.quantile import QuantileCost, quantile_huber, quantile_surrogate
 from bridgerl.types import Batch, Bootstrap, Metrics
 
@@ -63,6 +65,21 @@ class Critic(nn.Module, ABC):
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """The value that ranks candidate actions, (b,): equal inputs give equal values."""
         return self.q(obs, action, target=target)
+
+    def risk(
+        self,
+        obs: Tensor,
+        action: Tensor,
+        measure: Measure | str,
+        *,
+        fixed: bool = False,
+        target: bool = False,
+    ) -> Tensor:
+        """A measure of the return's risk: (b,), with a graph to the action.
+
+        With `fixed` nothing is drawn: equal inputs give equal values.
+        """
+        raise UserError(f"{type(self).__name__} knows no distribution, so it has no {measure}")
 
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False

@@ -16,7 +16,9 @@ from bridgerl.critics.diagnostics import Fit, describe_fit
 from bridgerl.nn.endpoint import Context, EndpointNet
 from bridgerl.nn.trunk import make_trunk
 from bridgerl.ops.levels import Levels, midpoint_levels
+from bridgerl.ops.measures import Measure
 from bridgerl.ops.quantile import QuantileCost, huber, quantile_huber, sample_quantile
+from bridgerl.ops.risk import levels, risk_at
 from bridgerl.ops.targets import bellman, drop_top
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
@@ -25,6 +27,8 @@ from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 @dataclass(frozen=True)
 class DBCConfig(CriticConfig):
     """Diffusion Bridge Critic: walks from a quantile level to a return quantile."""
+
+    distributional = True
 
     network: Literal["mlp", "factored"] = "mlp"
     """The paper's MLP per atom, or a trunk per transition with a small network per atom."""
@@ -186,6 +190,25 @@ class DBC(QuantileCritic):
         """Mean of all heads' atoms at midpoint levels, the same for every candidate: (b,)."""
         tau = midpoint_levels(self.config.n_rank)[None, None].to(obs)
         return self._atoms(obs, action, tau, target=target).mean((1, 2))
+
+    def risk(
+        self,
+        obs: Tensor,
+        action: Tensor,
+        measure: Measure | str,
+        *,
+        fixed: bool = False,
+        target: bool = False,
+    ) -> Tensor:
+        """Of atoms at random or fixed levels, placed where the measure looks: (b,)."""
+        c = self.config
+        if fixed:
+            tau, walk = midpoint_levels(c.n_rank)[None, None].to(obs), self._walk
+        else:
+            tau = self._levels.pooled(len(obs), c.n_heads, c.n_actor, self._actor_draws)
+            walk = self._actor_walk
+        atoms = self._atoms(obs, action, levels(measure, tau), walk, target=target)
+        return risk_at(measure, atoms.flatten(1))
 
     @torch.no_grad()
     def quantiles(

@@ -9,14 +9,22 @@ from torch.nn import functional as F
 
 from bridgerl.critics.base import Critic, CriticConfig
 from bridgerl.nn.heads import network
+from bridgerl.ops.levels import midpoint_levels
+from bridgerl.ops.measures import Measure
+from bridgerl.ops.risk import levels, risk_at
 from bridgerl.ops.targets import bellman
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
+
+RISK_LEVELS = 256
+"""Quantiles of the Gaussian behind a measure of risk; only mean and deviation are learnt."""
 
 
 @dataclass(frozen=True)
 class DSACConfig(CriticConfig):
     """DSAC-v1: one network gives the mean and the deviation of a Gaussian return."""
+
+    distributional = True
 
     hidden: tuple[int, ...] = (256, 256, 256)
     """Widths of the hidden layers."""
@@ -74,6 +82,20 @@ class DSAC(Critic):
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """The mean: (b,)."""
         return self._gaussian(obs, action, target=target).mean
+
+    def risk(
+        self,
+        obs: Tensor,
+        action: Tensor,
+        measure: Measure | str,
+        *,
+        fixed: bool = False,
+        target: bool = False,
+    ) -> Tensor:
+        """Of the Gaussian, by its quantiles at fixed levels: (b,)."""
+        tau = levels(measure, midpoint_levels(RISK_LEVELS).double())
+        z, draw = self._gaussian(obs, action, target=target), torch.special.ndtri(tau).to(obs)
+        return risk_at(measure, z.mean[:, None] + z.std[:, None] * draw)
 
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False

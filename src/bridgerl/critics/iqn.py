@@ -10,7 +10,9 @@ from bridgerl.nn.endpoint import CosineEmbedding
 from bridgerl.nn.heads import reader
 from bridgerl.nn.mlp import MLP
 from bridgerl.ops.levels import Levels, midpoint_levels
+from bridgerl.ops.measures import Measure
 from bridgerl.ops.quantile import QuantileCost, quantile_huber
+from bridgerl.ops.risk import levels, risk_at
 from bridgerl.ops.targets import HeadRule, bellman, merge_heads
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
@@ -19,6 +21,8 @@ from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 @dataclass(frozen=True)
 class IQNConfig(CriticConfig):
     """Implicit quantile network: the level is an input, met by a product with the features."""
+
+    distributional = True
 
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the layers before the level comes in."""
@@ -104,6 +108,23 @@ class IQN(QuantileCritic):
         """Mean of the return at midpoint levels, the same for every candidate: (b,)."""
         tau = midpoint_levels(self.config.n_rank)[None].to(obs)
         return self._returns(obs, action, tau, target=target).mean(1)
+
+    def risk(
+        self,
+        obs: Tensor,
+        action: Tensor,
+        measure: Measure | str,
+        *,
+        fixed: bool = False,
+        target: bool = False,
+    ) -> Tensor:
+        """Of the return at random or fixed levels, placed where the measure looks: (b,)."""
+        if fixed:
+            tau = midpoint_levels(self.config.n_rank)[None].to(obs)
+        else:
+            tau = self._draw_levels.draw(len(obs), self.config.n_actor, self._actor_levels)
+        z = self._returns(obs, action, levels(measure, tau), target=target)
+        return risk_at(measure, z)
 
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False

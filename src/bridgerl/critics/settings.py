@@ -17,6 +17,8 @@ class CriticConfig(LearnerConfig, ABC):
     """Settings that every critic has."""
 
     section: ClassVar[str] = "critic"
+    distributional: ClassVar[bool] = False
+    """Whether its critic has a `risk`: it knows the return's distribution."""
 
     adam_eps: float = 1e-5
     """Adam epsilon."""

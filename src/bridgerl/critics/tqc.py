@@ -8,7 +8,9 @@ from torch import Tensor
 from bridgerl.critics.base import CriticConfig, QuantileCritic, summarise
 from bridgerl.nn.heads import Heads
 from bridgerl.ops.levels import midpoint_levels
+from bridgerl.ops.measures import Measure
 from bridgerl.ops.quantile import QuantileCost, quantile_huber, sample_quantile
+from bridgerl.ops.risk import risk_of
 from bridgerl.ops.targets import bellman, drop_top
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
@@ -17,6 +19,8 @@ from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 @dataclass(frozen=True)
 class TQCConfig(CriticConfig):
     """Truncated quantile critics: atoms at fixed levels, pooled over networks and truncated."""
+
+    distributional = True
 
     hidden: tuple[int, ...] = (512, 512, 512)
     """Widths of the hidden layers."""
@@ -74,6 +78,18 @@ class TQC(QuantileCritic):
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of all atoms, none dropped: (b,)."""
         return self._atoms(obs, action, target=target).mean((1, 2))
+
+    def risk(
+        self,
+        obs: Tensor,
+        action: Tensor,
+        measure: Measure | str,
+        *,
+        fixed: bool = False,
+        target: bool = False,
+    ) -> Tensor:
+        """Of the pooled atoms, none dropped: (b,)."""
+        return risk_of(measure, self._atoms(obs, action, target=target).flatten(1))
 
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False

@@ -15,7 +15,9 @@ from bridgerl.critics.bounds import ReturnBounds
 from bridgerl.nn.denoiser import Denoiser, StepEmbedding
 from bridgerl.nn.heads import reader
 from bridgerl.ops.diffusion import Diffusion
+from bridgerl.ops.measures import Measure
 from bridgerl.ops.quantile import sample_quantile
+from bridgerl.ops.risk import risk_of
 from bridgerl.ops.targets import bellman
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
@@ -31,6 +33,7 @@ class VDRLConfig(CriticConfig):
     """Value diffusion: a denoiser of returns, trained by the variational loss."""
 
     trunk_widths = "features"
+    distributional = True
 
     adam_eps: float = 1e-8
     """Adam epsilon."""
@@ -48,6 +51,8 @@ class VDRLConfig(CriticConfig):
     """Returns drawn per head for the value the actor maximises."""
     n_rank: int = 5
     """Returns, of fixed noise, for the value that ranks candidate actions."""
+    n_risk: int = 32
+    """Returns drawn per head for a measure of risk."""
     n_embed: int = 16
     """Sinusoids in the embedding of a step."""
     z_scale: float = 1.0
@@ -62,7 +67,7 @@ class VDRLConfig(CriticConfig):
         super().__post_init__()
         self.require_widths("hidden")
         self.require_counts("n_heads", "diffusion_steps", "n_target", "n_actor", "n_rank")
-        self.require_counts("n_embed")
+        self.require_counts("n_risk", "n_embed")
         self.require(self.n_embed % 2 == 0, "n_embed", "must be even")
         self.require_positive("z_scale")
 
@@ -123,12 +128,24 @@ class VDRL(Critic):
         """Mean of returns whose noise is the same for every candidate: (b,)."""
         return self.particles(obs, action, self.config.n_rank, target=target).mean(1)
 
+    def risk(
+        self,
+        obs: Tensor,
+        action: Tensor,
+        measure: Measure | str,
+        *,
+        fixed: bool = False,
+        target: bool = False,
+    ) -> Tensor:
+        """Of returns drawn from random or fixed noise: (b,)."""
+        n = self.config.n_risk
+        noise = self._read_noise(n, obs) if fixed else self._noise(len(obs), n, self._actor_draws)
+        return risk_of(measure, self._draw(obs, action, noise, target=target).amin(1))
+
     def particles(self, obs: Tensor, action: Tensor, n: int, *, target: bool = False) -> Tensor:
         """N equally likely returns: (b, n)."""
-        generator = torch.Generator(obs.device).manual_seed(READ_SEED)
         with torch.no_grad():
-            noise = self._noise(1, n, generator)
-            return self._draw(obs, action, noise, target=target).amin(1)
+            return self._draw(obs, action, self._read_noise(n, obs), target=target).amin(1)
 
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
@@ -143,6 +160,10 @@ class VDRL(Critic):
         noise = self._noise(len(batch.reward), self.config.n_target, self._target_draws)
         z = self._draw(batch.next_obs, boot.action, noise, target=True)
         return bellman(batch, boot, self._select(z))
+
+    def _read_noise(self, n: int, obs: Tensor) -> Tensor:
+        """The same for every state, action and call: (T, 1, n, 1)."""
+        return self._noise(1, n, torch.Generator(obs.device).manual_seed(READ_SEED))
 
     def _noise(self, b: int, n: int, generator: torch.Generator) -> Tensor:
         """Start and steps of n walks: (T, b, n, 1)."""

@@ -14,11 +14,16 @@ from torch import Tensor, nn
 from bridgerl.critics.base import Critic, CriticConfig
 from bridgerl.critics.bounds import ReturnBounds
 from bridgerl.nn.heads import reader
+from bridgerl.ops.levels import draw_levels, midpoint_levels
+from bridgerl.ops.measures import Measure
+from bridgerl.ops.risk import levels, risk_at
 from bridgerl.ops.targets import HeadRule, bellman, merge_heads
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
 LAYER_NORM_EPS = 1e-6
+TINY_LEVEL = 1e-9
+"""Levels are kept so far from 0 and 1, where normal quantiles are infinite."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,7 @@ class VFConfig(CriticConfig):
     """Value flows: flow matching along the Bellman backup."""
 
     trunk_widths = "features"
+    distributional = True
 
     features: tuple[int, ...] = ()
     """Widths of a trunk that reads (s, a) before the velocity field; none by default."""
@@ -52,11 +58,13 @@ class VFConfig(CriticConfig):
     """Keep returns within what the rewards seen so far allow."""
     z_scale: float = 1.0
     """Returns are divided by this inside the flow, so that noise of size 1 is not lost in them."""
+    n_risk: int = 16
+    """Levels behind a measure of risk."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.require_widths("hidden")
-        self.require_counts("n_heads", "flow_steps")
+        self.require_counts("n_heads", "flow_steps", "n_risk")
         self.require_positive("path_weight", "z_scale")
         ok = 0 <= self.velocity_weight < float("inf")
         self.require(ok, "velocity_weight", "must be finite and not negative")
@@ -178,15 +186,36 @@ class VF(Critic):
         """The same from eps = 0 for every candidate: (b,)."""
         return self._one_step(obs, action, obs.new_zeros(len(obs), 1), target)
 
+    def risk(
+        self,
+        obs: Tensor,
+        action: Tensor,
+        measure: Measure | str,
+        *,
+        fixed: bool = False,
+        target: bool = False,
+    ) -> Tensor:
+        """Of the flow's whole way from random or fixed noise: (b,)."""
+        n = self.config.n_risk
+        if fixed:
+            u = midpoint_levels(n)[None].to(obs)
+        else:
+            u = draw_levels((len(obs), n), self._actor_noise, stratified=True)
+        tau = levels(measure, u.double()).clamp(TINY_LEVEL, 1 - TINY_LEVEL)
+        return risk_at(measure, self._quantiles(obs, action, tau, target=target))
+
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
     ) -> Tensor:
         """Where the flow carries the normal quantiles, as it keeps order: (b, k)."""
-        x = torch.cat([obs, action], -1)
-        eps = torch.special.ndtri(tau.to(obs)).expand(len(x), -1)
         with torch.no_grad():
-            z = self._flow(x, eps, torch.ones_like(eps[:1, :1]), target=target)
-            return self.config.z_scale * self._merged(z)
+            return self._quantiles(obs, action, tau.to(obs), target=target)
+
+    def _quantiles(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
+        x = torch.cat([obs, action], -1)
+        eps = torch.special.ndtri(tau).to(obs).expand(len(x), -1)
+        z = self._flow(x, eps, torch.ones_like(eps[:1, :1]), target=target)
+        return self.config.z_scale * self._merged(z)
 
     def _one_step(self, obs: Tensor, action: Tensor, eps: Tensor, target: bool) -> Tensor:
         x = torch.cat([obs, action], -1)
