@@ -75,7 +75,7 @@ def test_qvpo_explores_plays_and_bootstraps_by_its_measure() -> None:
         seen.append((str(measure), how["fixed"], how["target"]))
         return risk(obs, action, "cvar:0.1", **how)
 
-    agent.critic.risk = spy  # pyright: ignore[reportAttributeAccessIssue]
+    agent.critic.risk = spy
     obs, draws = make_batch(4).obs, torch.Generator()
     agent.actions(obs, explore=True, generator=draws)
     agent.actions(obs, explore=False, generator=draws)
@@ -116,6 +116,16 @@ def test_a_critic_without_a_distribution_is_refused_with_those_that_have_one() -
         replace(config, actor=replace(config.actor, risk="cvar:0.1"))
     with pytest.raises(UserError, match="did you mean cvar"):
         replace(config.actor, risk="cvr:0.1")
+
+
+def test_the_drop_in_takes_a_measure_and_keeps_it_in_its_file(tmp_path: Path) -> None:
+    sb3 = pytest.importorskip("bridgerl.sb3")
+    small = {"learning_starts": 10, "batch_size": 16, "actor_kwargs": {"risk": "cvar:0.1"}}
+    model = sb3.DBC("MlpPolicy", "Pendulum-v1", seed=0, **small).learn(20)
+    model.save(tmp_path / "model")
+    assert sb3.DBC.load(tmp_path / "model").config.actor.risk == "cvar:0.1"
+    with pytest.raises(UserError, match="needs a critic that knows"):
+        sb3.CDQ("MlpPolicy", "Pendulum-v1", actor_kwargs={"risk": "cvar:0.1"})
 
 
 @pytest.fixture(scope="module")

@@ -229,9 +229,15 @@ def build_agent(
     with _initial_weights("actor", streams):
         built_actor = actor.build(spec, streams)
     built_critic = build_critic(critic, spec, streams)
-    every = {"actor_every": actor.delay, "target_every": critic.target_every}
-    how = {"normalizer": normalizer, "risk": parse(actor.risk)}
-    agent = Agent(built_actor, built_critic, streams, **how, **every)
+    agent = Agent(
+        built_actor,
+        built_critic,
+        streams,
+        actor_every=actor.delay,
+        target_every=critic.target_every,
+        normalizer=normalizer,
+        risk=parse(actor.risk),
+    )
     agent.sizes = spec.obs_dim, spec.action_dim
     return agent
 

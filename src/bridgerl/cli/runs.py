@@ -13,12 +13,13 @@ from rich.table import Table
 
 from bridgerl.cli.output import progress, writing
 from bridgerl.errors import UserError, printable, require, require_seeds
+from bridgerl.ops.measures import parse
 from bridgerl.plots import check_plotting
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.trust import import_module
 from bridgerl.runs.verify import compare, verify
 from bridgerl.training.play import play
-from bridgerl.truth import calibration
+from bridgerl.truth import calibration, tails
 from bridgerl.truth.values import describe, value_run
 
 Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
@@ -29,7 +30,7 @@ TrustEnv = Annotated[str | None, tyro.conf.arg(metavar="MODULE")]
 class Evaluate:
     """Play deterministic episodes with a run's best or last weights.
 
-    Example: bridgerl evaluate runs/Hopper-v5/sac-dbc-lite/seed0 --episodes 20
+    Example: bridgerl evaluate runs/Hopper-v5/sac-dbc-lite/seed0 --episodes 100 --risk cvar:0.1
     """
 
     run: Run
@@ -44,6 +45,8 @@ class Evaluate:
     """Compare the critic's values with returns of the policy they are meant for."""
     trust_env: TrustEnv = None
     """Module to import for the environment, if the run is of one like my_module:MyEnv-v0."""
+    risk: str | None = None
+    """A measure of the episodes' returns to print with their quantiles, e.g. cvar:0.1."""
     json: bool = False
     """Print JSON."""
 
@@ -52,12 +55,16 @@ class Evaluate:
         require_seeds("seed", self.seed)
         if self.trust_env is not None:
             import_module(self.trust_env)
+        measure = None if self.risk is None else parse(self.risk)
         how = (self.run, self.weights, self.episodes, self.seed)
         result = play(*how) | ({"values": value_run(*how)} if self.values else {})
+        if measure is not None:
+            result["risk"] = tails.describe_returns(result["returns"], measure, self.seed)
         text = (
             f"{result['env']}: return {result['mean']:.1f} +- {result['std']:.1f} over "
             f"{self.episodes} episodes ({self.weights} weights, step {result['step']:,})"
         )
+        text += f"\n{tails.say(result['risk'], self.episodes)}" if measure is not None else ""
         text += f"\n{describe(result['values'])}" if self.values else ""
         print(json.dumps(result) if self.json else text)
         return 0
