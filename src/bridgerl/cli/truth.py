@@ -24,7 +24,7 @@ from bridgerl.studies.run.league import cell_jobs, run_league
 from bridgerl.studies.run.pool import Watcher
 from bridgerl.studies.run.work import JobEnd
 from bridgerl.truth import endpoint
-from bridgerl.truth.league import figure, say_gap, say_percent, write_results
+from bridgerl.truth.league import TAIL_HEADS, TAILS, figure, say_gap, say_percent, write_results
 from bridgerl.truth.league_plots import draw_distances, draw_price, draw_quantiles
 from bridgerl.truth.settings import PROBLEMS, EndpointConfig, LeagueCell, ToyConfig, read_problems
 from bridgerl.truth.toy import draw_toy, run_toy, show_toy
@@ -123,7 +123,7 @@ class League:
         console, budget = Console(highlight=False), f"{self.updates:,} updates"
         problems = len({r["problem"] for r in data["summary"]})
         if problems <= MOST_SHOWN:
-            heads = ("critic", "W1", "W1 / std", "CRPS", "mean error", "updates/s")
+            heads = ("critic", "W1", "W1 / std", "CRPS", "mean error", *TAIL_HEADS, "updates/s")
             table = _table(f"league, {budget}, {len(self.seeds)} seed(s)", heads)
             for before, r in zip([None, *data["summary"]], data["summary"], strict=False):
                 if before is None or before["problem"] != r["problem"]:
@@ -132,16 +132,19 @@ class League:
                 cells = [escape(f" {r['entrant']}"), figure(r, "w1")]
                 if r["w1"] is not None:
                     cells += [f"{r['w1'] / r['std']:.1%}", f"{r['crps']:.2f}"]
-                    cells += [f"{r['mean_error']:.2f}", f"{r['updates_per_second']:.0f}"]
+                    cells += [f"{r['mean_error']:.2f}"]
+                    cells += [f"{r[key]:.2f}" if key in r else "" for key in TAILS]
+                    cells += [f"{r['updates_per_second']:.0f}"]
                 table.add_row(*cells)
             console.print(table)
             print("W1 and CRPS are distances to the truth; CRPS is counted above the truth's own")
         if problems > 1:
             against = f"more than {data['overview'][0]['against']}"
-            heads = ("critic", "W1", against, "mean off", "best on", "ms/update")
+            heads = ("critic", "W1", against, "mean off", *TAIL_HEADS, "best on", "ms/update")
             table = _table(f"{problems} problems, {budget}, {len(self.seeds)} seed(s)", heads)
             for r in data["overview"]:
                 cells = [say_percent(r, "w1"), say_gap(r), say_percent(r, "mean_error")]
+                cells += [say_percent(r, key) for key in TAILS]
                 cells += [str(r["best_on"]), f"{r['ms_per_update']:.1f}"]
                 table.add_row(escape(r["entrant"]), *cells)
             console.print(table)

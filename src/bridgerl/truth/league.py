@@ -6,7 +6,7 @@ the Polyak average that bootstraps, free of the last updates' noise. `w1_online`
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,13 @@ from bridgerl.truth.random_problems import random_problem
 from bridgerl.truth.settings import LOOP, RANDOM, SURE, LeagueCell
 
 N_PARTICLES = 10_000
+TAILS: dict[str, Callable[[NDArray[np.float64]], float]] = {
+    "cvar_5_error": lambda z: float(z[: len(z) // 20].mean()),
+    "cvar_10_error": lambda z: float(z[: len(z) // 10].mean()),
+    "upper_90_error": lambda z: float(z[-(len(z) // 10) :].mean()),
+}
+"""Means of the worst 5 and 10 % and of the best 10 % of ascending returns."""
+TAIL_HEADS = ("CVaR 5 % off", "CVaR 10 % off", "top 10 % off")
 CURVE = 201
 """Levels at which the learned inverse CDF is kept for the picture."""
 
@@ -70,6 +77,7 @@ def distances(critic: Critic, problem: Problem, query: Query) -> dict[str, Any]:
         "mean_error": float(abs(learned.mean() - truth.mean())),
         "mean": float(learned.mean()),
         "bias": float(learned.mean() - truth.mean()),
+        **{key: abs(tail(learned) - tail(truth)) for key, tail in TAILS.items()},
         "std": float(truth.std()),
         "curve": [round(float(z), 3) if np.isfinite(z) else None for z in learned[at]],
     }
@@ -97,7 +105,8 @@ def summarise(results: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for (problem, entrant), group in groups.items():
         row: dict[str, Any] = {"problem": problem, "entrant": entrant, "seeds": len(group)}
-        for key in group[0]:
+        # Cells that an older version stored have fewer figures.
+        for key in (k for k in group[0] if all(k in figures for figures in group)):
             values = [figures[key] for figures in group]
             lost = None in values
             row[key] = None if lost else float(np.mean(values))
@@ -114,13 +123,16 @@ def compare(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     entrants = list(dict.fromkeys(r["entrant"] for r in results))
     w1, off = (_by_problem(results, entrants, key) for key in ("w1", "mean_error"))
+    known = [key for key in TAILS if all(key in r["figures"] for r in results)]
+    tails = {key: _by_problem(results, entrants, key) for key in known}
     rows = []
     for i, entrant in enumerate(entrants):
         speeds = [r["figures"]["updates_per_second"] for r in results if r["entrant"] == entrant]
         row: dict[str, Any] = {"entrant": entrant, "w1": _finite(w1[i].mean())}
         row |= {"mean_error": _finite(off[i].mean())}
-        known = i > 0 and np.isfinite(w1[[0, i]]).all()
-        row |= {"against": entrants[0], "gap": paired_interval(w1[i] - w1[0]) if known else None}
+        row |= {key: _finite(tail[i].mean()) for key, tail in tails.items()}
+        both = i > 0 and np.isfinite(w1[[0, i]]).all()
+        row |= {"against": entrants[0], "gap": paired_interval(w1[i] - w1[0]) if both else None}
         best = np.isfinite(w1[i]) & (w1.argmin(0) == i)
         row |= {"best_on": int(best.sum()), "problems": w1.shape[1]}
         rows.append(row | {"ms_per_update": float(1e3 / np.median(speeds))})
@@ -159,10 +171,11 @@ def paired_interval(gaps: NDArray[np.float64]) -> list[float] | None:
 def markdown(rows: Sequence[dict[str, Any]], overview: Sequence[dict[str, Any]]) -> str:
     """Entrants over all problems, W1 as problems x entrants, then every figure."""
     against = f"more than {overview[0]['against']}, 95 %"
-    heads = ("critic", "W1", against, "mean off", "best on", "ms / update")
+    heads = ("critic", "W1", against, "mean off", *TAIL_HEADS, "best on", "ms / update")
     lines = [_row(heads), "|---" * len(heads) + "|"]
     for r in overview:
-        figures = say_percent(r, "w1"), say_gap(r), say_percent(r, "mean_error")
+        figures = [say_percent(r, "w1"), say_gap(r), say_percent(r, "mean_error")]
+        figures += [say_percent(r, key) for key in TAILS]
         price = f"{r['ms_per_update']:.2f}"
         lines.append(_row((r["entrant"], *figures, f"{r['best_on']} of {r['problems']}", price)))
     lines += ["", "Per cent of the return's deviation, mean over problems.", ""]
@@ -172,8 +185,8 @@ def markdown(rows: Sequence[dict[str, Any]], overview: Sequence[dict[str, Any]])
     for problem in dict.fromkeys(r["problem"] for r in rows):
         cells = [figure(found.get((problem, e), {}), "w1") for e in entrants]
         lines.append(_row((problem, *cells)))
-    keys = ("w1", "w1_online", "crps", "mean_error", "updates_per_second")
-    lines += ["", _row(("problem", "critic", *keys)), "|---" * 7 + "|"]
+    keys = ("w1", "w1_online", "crps", "mean_error", *TAILS, "updates_per_second")
+    lines += ["", _row(("problem", "critic", *keys)), "|---" * (2 + len(keys)) + "|"]
     for r in rows:
         lines.append(_row((r["problem"], r["entrant"], *(figure(r, key) for key in keys))))
     return "\n".join(lines) + "\n"
@@ -185,6 +198,8 @@ def _row(cells: Sequence[str]) -> str:
 
 def say_percent(row: dict[str, Any], key: str) -> str:
     """A figure of the overview."""
+    if key not in row:
+        return ""
     return "diverged" if row[key] is None else f"{row[key]:.2f} %"
 
 
