@@ -24,6 +24,7 @@ VERBS = {
     "league": "cli.truth:League",
     "toy": "cli.truth:Toy",
     "bridge-error": "cli.truth:EndpointError",
+    "gamble": "cli.gamble:Gamble",
     "bench": "cli.bench:Bench",
     "race": "cli.race:Race",
     "plan": "cli.studies:Plan",

@@ -1,0 +1,93 @@
+"""The verb gamble."""
+
+import json
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from bridgerl.actors import ACTORS
+from bridgerl.cli.output import progress
+from bridgerl.critics import CRITICS
+from bridgerl.errors import UserError, choose, require, require_seeds, require_some
+from bridgerl.ops.measures import parse
+from bridgerl.truth import gambles
+
+CLOSE = 0.05
+"""Distance from the optimum up to which an action counts as learnt."""
+
+
+@dataclass(frozen=True)
+class Gamble:
+    """Let actors and critics learn a choice whose best action under a measure of risk is known.
+
+    Action a pays N(10 a, (10 a^2)^2). Example: bridgerl gamble --critics dbc --measures cvar:0.1
+    """
+
+    actors: tuple[str, ...] = tuple(ACTORS)
+    """Actors to try."""
+    critics: tuple[str, ...] = tuple(gambles.CRITICS)
+    """Critics to try, of those that know a distribution."""
+    measures: tuple[str, ...] = gambles.MEASURES
+    """Measures of risk."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds."""
+    updates: int = gambles.UPDATES
+    """Updates of each agent."""
+    json: bool = False
+    """Print JSON."""
+
+    def __call__(self) -> int:
+        self._check()
+        cells = list(product(self.actors, self.critics, self.measures))
+        rows: list[dict[str, Any]] = []
+        with progress(len(cells) * len(self.seeds), "gamble") as bar:
+            for actor, critic, measure in cells:
+                learnt = []
+                for seed in self.seeds:
+                    how = ((actor, critic), measure, seed, self.updates)
+                    learnt.append(gambles.learn_actions(gambles.one_step(), *how)[0])
+                    bar.advance(bar.task_ids[0])
+                row = {"actor": actor, "critic": critic, "measure": measure, "learnt": learnt}
+                rows.append(row | {"optimum": gambles.best_action(measure)})
+        if self.json:
+            print(json.dumps(rows))
+        else:
+            self._show(rows)
+        return 0
+
+    def _check(self) -> None:
+        for name in ("actors", "critics", "measures", "seeds"):
+            require_some(name, getattr(self, name))
+        require_seeds("seeds", *self.seeds)
+        require(1 <= self.updates <= 10**7, "updates", self.updates, "must be from 1 to 10**7")
+        for actor in self.actors:
+            choose("actor", actor, ACTORS)
+        for critic in self.critics:
+            if not choose("critic", critic, CRITICS).distributional:
+                known = ", ".join(name for name, kind in CRITICS.items() if kind.distributional)
+                raise UserError(f"critic {critic} knows no distribution; these do: {known}")
+        for measure in self.measures:
+            parse(measure)
+
+    def _show(self, rows: list[dict[str, Any]]) -> None:
+        table = Table(title=f"mean action of {len(self.seeds)} seed(s), {self.updates:,} updates")
+        table.add_column("")
+        for measure in self.measures:
+            table.add_column(measure, justify="right")
+        best = [f"{gambles.best_action(measure):.3f}" for measure in self.measures]
+        table.add_row("optimum", *best, end_section=True)
+        found = {(r["actor"], r["critic"], r["measure"]): r for r in rows}
+        for actor, critic in product(self.actors, self.critics):
+            cells = [found[actor, critic, measure] for measure in self.measures]
+            table.add_row(f"{actor}+{critic}", *map(_say, cells))
+        Console(highlight=False).print(table)
+        print(f"! marks a seed that is more than {CLOSE} off")
+
+
+def _say(row: dict[str, Any]) -> str:
+    far = max(abs(a - row["optimum"]) for a in row["learnt"]) > CLOSE
+    return f"{np.mean(row['learnt']):.3f}{'!' if far else ' '}"

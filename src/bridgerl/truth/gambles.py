@@ -1,0 +1,139 @@
+"""Problems whose best action under a measure of risk is known, and agents that learn it.
+
+One step: action a pays N(10 a, (10 a^2)^2), so that more is wilder. Two steps: a coin first pays
+`STAKE` or takes it, then the same choice comes. A policy that minds the return to go, as agents do
+(nested), chooses as before; one that minds the whole return (static) knows after a loss that the
+bad half of all cases is this one.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bridgerl.agent import Agent, build_agent
+from bridgerl.nn.flat import GuardedAdam
+from bridgerl.ops.measures import Measure
+from bridgerl.ops.risk import risk_of
+from bridgerl.presets import resolve
+from bridgerl.streams import Streams, derive_seed
+from bridgerl.training.process import tuned_process
+from bridgerl.truth.problems import Array, Problem, Query, Transition
+
+MEASURES = ("mean", "cvar:0.5", "cvar:0.25", "cvar:0.1", "wang:0.75", "mean-std:0.75")
+STAKE = 20.0
+UPDATES = 2_000
+BATCH = 64
+PLAYS = 16
+"""Games whose mean action is what was learnt: some policies play at random."""
+START, LOST, WON = range(3)
+
+# What fits returns of size 10, learnt in thousands of updates instead of millions.
+_WIDTHS = (64, 64)
+ACTORS: dict[str, dict[str, Any]] = {
+    "sac": {"hidden": _WIDTHS, "temperature": 0.02, "temperature_lr": None},
+    "td3": {"hidden": _WIDTHS, "delay": 1},
+    "qvpo": {"hidden": _WIDTHS, "lr": 1e-3, "entropy": 0.002},
+}
+CRITICS: dict[str, dict[str, Any]] = {
+    "dsac": {"hidden": _WIDTHS},
+    "iqn": {"hidden": _WIDTHS, "kappa": 0.1},
+    "tqc": {"hidden": _WIDTHS, "kappa": 0.1},
+    "vf": {"features": _WIDTHS, "z_scale": 5.0},
+    "vdrl": {"features": _WIDTHS, "z_scale": 5.0},
+    "dbc": {"hidden": _WIDTHS, "kappa": 0.1, "z_scale": 5.0},
+}
+
+
+def pay(action: Array, noise: Array) -> Array:
+    """What an action pays, given standard normal noise."""
+    return 10 * action + 10 * action**2 * noise
+
+
+def one_step() -> Problem:
+    """The choice alone."""
+
+    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Transition:
+        reward = pay(action, rng.standard_normal(len(action)))
+        return Transition(reward, state, np.ones(len(state), bool))
+
+    queries = tuple(Query(0, a, _quantile(a)) for a in (0.3, 0.9))
+    return Problem("gamble", "risk that depends on the action", step, queries)
+
+
+def two_steps() -> Problem:
+    """A coin, whatever the action, and then the choice."""
+
+    def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Transition:
+        start, won = state == START, rng.random(len(state)) < 0.5
+        coin, paid = np.where(won, STAKE, -STAKE), pay(action, rng.standard_normal(len(action)))
+        after = np.where(start, np.where(won, WON, LOST), state)
+        return Transition(np.where(start, coin, paid), after, ~start)
+
+    return Problem("two-step gamble", "static risk", step, (), discount=0.999, n_states=3)
+
+
+def _quantile(action: float) -> Callable[[Array], Array]:
+    def quantile(tau: Array) -> Array:
+        return pay(np.full(tau.shape, action), torch.special.ndtri(torch.tensor(tau)).numpy())
+
+    return quantile
+
+
+def best_action(measure: Measure | str) -> float:
+    """The optimum of the choice under a measure of what it pays, by trying every action."""
+    return _best(lambda paid: risk_of(measure, paid))
+
+
+def best_action_after_a_loss(measure: Measure | str) -> float:
+    """The optimum after a loss under a measure of the whole return, both steps' together.
+
+    After a win the same policy takes its nested choice; what it does there matters little.
+    """
+    won = torch.from_numpy(pay(np.full(1, best_action(measure))[:, None], _noise())) + STAKE
+
+    def worth(paid: Tensor) -> Tensor:
+        return risk_of(measure, torch.cat([paid - STAKE, won.expand_as(paid)], -1))
+
+    return _best(worth)
+
+
+def _best(worth: Callable[[Tensor], Tensor]) -> float:
+    actions = np.linspace(0, 1, 1_001)
+    return float(actions[int(worth(torch.from_numpy(pay(actions[:, None], _noise()))).argmax())])
+
+
+def _noise(k: int = 2_000) -> Array:
+    return torch.special.ndtri((torch.arange(k, dtype=torch.float64) + 0.5) / k).numpy()
+
+
+def learn_actions(
+    problem: Problem, pair: tuple[str, str], measure: str, seed: int = 0, updates: int = UPDATES
+) -> list[float]:
+    """The action of every state that an actor and a critic learn, on uniform actions of others."""
+    actor, critic = pair
+    base = resolve("league", actor, critic)
+    parts = (
+        replace(base.actor, **ACTORS.get(actor, {}), risk=measure).settled(updates),
+        replace(base.critic, **CRITICS.get(critic, {})),
+    )
+    with tuned_process(1):
+        agent = build_agent(*parts, problem.spec, Streams(seed))
+        rng = np.random.default_rng(derive_seed(seed, problem.name))
+        optimizers = [m for m in agent.modules() if isinstance(m, GuardedAdam)]
+        rates = [optimizer.lr for optimizer in optimizers]
+        for update in range(updates):
+            for optimizer, rate in zip(optimizers, rates, strict=True):
+                optimizer.lr = rate * (1 - update / updates)  # Or the last batches would decide.
+            agent.update(problem.draw(BATCH, rng)[0])
+        return _play(agent, problem)
+
+
+def _play(agent: Agent, problem: Problem) -> list[float]:
+    obs, generator = problem.observe(range(problem.n_states)), torch.Generator().manual_seed(0)
+    plays = [agent.actions(obs, explore=False, generator=generator) for _ in range(PLAYS)]
+    return torch.stack(plays).mean((0, 2)).tolist()

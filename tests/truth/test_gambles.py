@@ -1,0 +1,60 @@
+"""Known optima under measures of risk, nested and static, and agents that find them."""
+
+import json
+
+import pytest
+
+from bridgerl.cli.main import main
+from bridgerl.truth.gambles import (
+    LOST,
+    WON,
+    best_action,
+    best_action_after_a_loss,
+    learn_actions,
+    one_step,
+    two_steps,
+)
+
+OPTIMA = {"mean": 1, "cvar:0.5": 0.627, "cvar:0.25": 0.393, "cvar:0.1": 0.285}
+OPTIMA |= {"wang:0.75": 0.667, "mean-std:0.75": 0.667, "entropic:0.5": 0.464}
+
+
+@pytest.mark.parametrize(("measure", "best"), OPTIMA.items())
+def test_optima_are_those_of_the_formula(measure: str, best: float) -> None:
+    assert best_action(measure) == pytest.approx(best, abs=0.003)
+
+
+def test_after_a_loss_the_whole_return_asks_for_more_courage() -> None:
+    # The worst quarter of all cases is the worse half of those after a loss.
+    assert best_action_after_a_loss("cvar:0.25") == pytest.approx(0.627, abs=0.003)
+    assert best_action_after_a_loss("cvar:0.5") > 0.95
+    assert best_action("cvar:0.25") == pytest.approx(0.393, abs=0.003)
+
+
+@pytest.mark.parametrize("measure", ["mean", "cvar:0.25"])
+def test_an_agent_learns_the_optimum(measure: str) -> None:
+    (action,) = learn_actions(one_step(), ("td3", "dsac"), measure, updates=1_200)
+    assert action == pytest.approx(best_action(measure), abs=0.05)
+
+
+def test_of_two_steps_an_agent_learns_the_nested_answer() -> None:
+    actions = learn_actions(two_steps(), ("td3", "dsac"), "cvar:0.25", updates=2_000)
+    for state in (LOST, WON):
+        assert actions[state] == pytest.approx(best_action("cvar:0.25"), abs=0.08)
+    assert abs(actions[LOST] - best_action_after_a_loss("cvar:0.25")) > 0.1
+
+
+def test_the_verb_prints_a_table_and_refuses_critics_without_a_distribution(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    small = ["--actors", "td3", "--critics", "dsac", "--measures", "cvar:0.1", "--updates", "2"]
+    assert main(["gamble", *small, "--seeds", "0"]) == 0
+    shown = capsys.readouterr().out
+    assert "optimum" in shown
+    assert "0.285" in shown
+    assert main(["gamble", *small, "--seeds", "0", "1", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["measure"] == "cvar:0.1"
+    assert len(row["learnt"]) == 2
+    assert main(["gamble", "--critics", "cdq"]) == 2
+    assert "knows no distribution; these do: dsac, iqn" in capsys.readouterr().err
