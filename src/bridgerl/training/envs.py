@@ -13,6 +13,7 @@ from bridgerl.runs.trust import find_modules_here
 from bridgerl.streams import derive_seed
 from bridgerl.training.noise import register_noisy
 from bridgerl.training.watchdog import Watched
+from bridgerl.training.risky import register_risky
 from bridgerl.types import EnvSpec
 
 # Untyped on purpose: the engine is a compiled module without stubs.
@@ -25,6 +26,7 @@ MUJOCO_DIVERGED = [getattr(_mujoco.mjtWarning, name).value for name in _NAMES]
 
 
 register_noisy()
+register_risky()
 
 
 class Outcome(NamedTuple):
