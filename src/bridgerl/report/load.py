@@ -177,6 +177,8 @@ def _read_run(root: Path, run: RunFolder) -> Run:
     exact = done["exact"] if isinstance(done.get("exact"), bool) else None
     config = stored.get("config", {})
     scores = read({}, _scores, evaluations, done, run.metrics_file.name)
+    ended = scores and run.evaluations_file.is_file()
+    tails = read({}, _tails, run.evaluations_file) if ended else {}
     actor, critic, train = (config.get(section, {}) for section in ("actor", "critic", "train"))
     warmup = train.get("warmup")
     hours = clock.hours_per_million(warmup) if is_number(warmup) else None
@@ -187,7 +189,7 @@ def _read_run(root: Path, run: RunFolder) -> Run:
         pair=(printable(actor.get("type")), printable(critic.get("type"))) if config else None,
         evaluations=evaluations,
         clock=clock,
-        scores=scores | ({} if hours is None else {"hours": hours}),
+        scores=scores | tails | ({} if hours is None else {"hours": hours}),
         # Other people's folders do not tell whether there is more to come.
         finished="step" in done or (not ours and len(evaluations.steps) > 0),
         planned=config.get("steps"),
@@ -218,6 +220,15 @@ def _scores(evaluations: Evaluations, done: dict[str, Any], log: str) -> dict[st
             )
         scores[key] = score
     return scores if found else {}
+
+
+def _tails(evaluations: Path) -> dict[str, float]:
+    """Mean of a run's late episodes, and of the worst tenth of them: CVaR 0.1."""
+    late = records.late_episodes(evaluations)
+    if len(late) == 0:
+        return {}
+    worst = late[: max(len(late) // 10, 1)]
+    return {"late": float(late.mean()), "late_cvar_10": float(worst.mean())}
 
 
 def _health(log: list[Record], clip: Any) -> dict[str, Any]:

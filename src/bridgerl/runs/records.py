@@ -63,6 +63,10 @@ def last_value(path: Path, key: str) -> float | None:
     return None
 
 
+LATE = 10
+"""Evaluations that count as a run's end, where a tail takes more episodes than the last has."""
+
+
 class Evaluations(NamedTuple):
     """Mean returns by step."""
 
@@ -93,6 +97,17 @@ def evaluations_of(records: Sequence[Record], name: str = "the log") -> Evaluati
 
 def read_evaluations(path: Path) -> Evaluations:
     """The arrays of Stable-Baselines3's EvalCallback, ours or other people's."""
+    return _read_episodes(path)[0]
+
+
+def late_episodes(path: Path) -> Array:
+    """The returns of all episodes of the last LATE evaluations, ascending."""
+    rows = _read_episodes(path)[1][-LATE:]
+    return np.sort(rows[np.isfinite(rows)])
+
+
+def _read_episodes(path: Path) -> tuple[Evaluations, Array]:
+    """Evaluations, and the return of every episode of theirs: (n, episodes)."""
     data = store.read_bytes(path, MAX_ARRAY_BYTES)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -117,7 +132,7 @@ def read_evaluations(path: Path) -> Evaluations:
         means = np.where(counts > 0, np.nansum(rows, axis=1) / np.maximum(counts, 1), math.nan)
     if not (np.isfinite(steps).all() and np.isfinite(means).all() and (np.diff(steps) > 0).all()):
         raise StorageFault(f"{path} is odd: steps must rise and every return be a number")
-    return Evaluations(steps, means)
+    return Evaluations(steps, means), rows
 
 
 def _read_array(data: bytes) -> Array:

@@ -1,4 +1,4 @@
-"""Every table and figure of the paper, and six of our own, as studies: a file and a line each."""
+"""Every table and figure of the paper, and seven of our own, as studies: a file and a line each."""
 
 from bridgerl.studies import (
     actors,
@@ -14,6 +14,7 @@ from bridgerl.studies import (
     lite_ablation,
     main,
     plug_and_play,
+    risk,
     schedules,
     training_time,
 )
@@ -28,6 +29,7 @@ _TRAININGS = (
     actors,
     training_time,
     lite_ablation,
+    risk,
 )
 _KNOWN_TRUTHS = (
     degradation,

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from bridgerl.agent import Agent, build_agent
 from bridgerl.nn.flat import GuardedAdam
@@ -84,31 +83,39 @@ def _quantile(action: float) -> Callable[[Array], Array]:
     return quantile
 
 
+TRIED = np.linspace(0, 1, 1_001)
+"""Actions among which the best is looked for."""
+
+
+def worths(measure: Measure | str) -> Array:
+    """What every action of TRIED is worth under a measure of what it pays: (n,)."""
+    return risk_of(measure, torch.from_numpy(_payoffs(TRIED))).numpy()
+
+
+def worths_after_a_loss(measure: Measure | str) -> Array:
+    """The same under a measure of the whole return of both steps, the action being that of LOST.
+
+    After a win the policy takes its nested choice; what it does there matters little.
+    """
+    lost, won = (_payoffs(a) for a in (TRIED, np.full(1, best_action(measure))))
+    both = np.concatenate([lost - STAKE, np.broadcast_to(won + STAKE, lost.shape)], 1)
+    return risk_of(measure, torch.from_numpy(both)).numpy()
+
+
 def best_action(measure: Measure | str) -> float:
-    """The optimum of the choice under a measure of what it pays, by trying every action."""
-    return _best(lambda paid: risk_of(measure, paid))
+    """The optimum of the choice, alone or as the nested answer of two steps."""
+    return float(TRIED[worths(measure).argmax()])
 
 
 def best_action_after_a_loss(measure: Measure | str) -> float:
-    """The optimum after a loss under a measure of the whole return, both steps' together.
-
-    After a win the same policy takes its nested choice; what it does there matters little.
-    """
-    won = torch.from_numpy(pay(np.full(1, best_action(measure))[:, None], _noise())) + STAKE
-
-    def worth(paid: Tensor) -> Tensor:
-        return risk_of(measure, torch.cat([paid - STAKE, won.expand_as(paid)], -1))
-
-    return _best(worth)
+    """The static answer of two steps."""
+    return float(TRIED[worths_after_a_loss(measure).argmax()])
 
 
-def _best(worth: Callable[[Tensor], Tensor]) -> float:
-    actions = np.linspace(0, 1, 1_001)
-    return float(actions[int(worth(torch.from_numpy(pay(actions[:, None], _noise()))).argmax())])
-
-
-def _noise(k: int = 2_000) -> Array:
-    return torch.special.ndtri((torch.arange(k, dtype=torch.float64) + 0.5) / k).numpy()
+def _payoffs(actions: Array, k: int = 2_000) -> Array:
+    """Equally likely payoffs of every action: (n, k)."""
+    noise = torch.special.ndtri((torch.arange(k, dtype=torch.float64) + 0.5) / k).numpy()
+    return pay(actions[:, None], noise)
 
 
 def learn_actions(
