@@ -14,6 +14,7 @@ from bridgerl import __version__
 from bridgerl.actors import ACTORS
 from bridgerl.cli.main import VERBS, main
 from bridgerl.critics import CRITICS
+from bridgerl.ops.measures import KINDS
 from bridgerl.presets import PRESETS, environments
 from bridgerl.studies import SCALES, STUDIES
 from conftest import TINY, Run, finished
@@ -396,6 +397,7 @@ def test_list_prints_the_registries(capsys: pytest.CaptureFixture[str]) -> None:
         "critics": list(CRITICS),
         "presets": list(PRESETS),
         "studies": list(STUDIES),
+        "risk": [f"{name}:{kind.example:g}" for name, kind in KINDS.items()],
         "scales": list(SCALES),
         "environments": environments(),
     }

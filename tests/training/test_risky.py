@@ -37,7 +37,9 @@ def test_events_are_as_rare_and_costly_as_published(name: str, chance: float, co
         env.reset(seed=1)
         rewards, struck = [], []
         for _ in range(n):
-            _, reward, terminated, truncated, info = env.step(np.zeros(env.action_space.shape))
+            _, reward, terminated, truncated, info = env.step(
+                np.zeros_like(env.action_space.sample())
+            )
             rewards.append(float(reward))
             struck.append(info.get("struck", False))
             if terminated or truncated:

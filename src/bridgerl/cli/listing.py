@@ -8,13 +8,14 @@ from rich.table import Table
 
 from bridgerl.actors import ACTORS
 from bridgerl.critics import CRITICS
+from bridgerl.ops.measures import KINDS
 from bridgerl.presets import PRESETS, environments
 from bridgerl.studies import SCALES, STUDIES
 
 
 @dataclass(frozen=True)
 class Listing:
-    """List actors, critics, presets, studies, and environments with a preset.
+    """List actors, critics, presets, studies, measures, and environments with a preset.
 
     Example: bridgerl list
     """
@@ -28,6 +29,7 @@ class Listing:
             "critics": {k: (v.__doc__ or "").splitlines()[0] for k, v in CRITICS.items()},
             "presets": dict.fromkeys(PRESETS, ""),
             "studies": {k: v.title for k, v in STUDIES.items()},
+            "risk": {f"{k}:{v.example:g}": v.says for k, v in KINDS.items()},
             "scales": {k: v.says for k, v in SCALES.items()},
             "environments": dict.fromkeys(environments(), ""),
         }

@@ -57,7 +57,9 @@ class Evaluate:
             import_module(self.trust_env)
         measure = None if self.risk is None else parse(self.risk)
         how = (self.run, self.weights, self.episodes, self.seed)
-        result = play(*how) | ({"values": value_run(*how)} if self.values else {})
+        result = play(*how)
+        if self.values:
+            result["values"] = value_run(*how)
         if measure is not None:
             result["risk"] = tails.describe_returns(result["returns"], measure, self.seed)
         text = (

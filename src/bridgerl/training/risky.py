@@ -106,4 +106,4 @@ def register_risky() -> None:
             how: dict[str, Any] = {"kwargs": {"env_id": env_id}, "max_episode_steps": 1000}
             gym.register(name, entry_point=make_risky, **how)
     if POINT_MASS not in gym.registry:
-        gym.register(POINT_MASS, entry_point=PointMass, max_episode_steps=100)
+        gym.register(POINT_MASS, entry_point=f"{__name__}:PointMass", max_episode_steps=100)
