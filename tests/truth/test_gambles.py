@@ -6,6 +6,8 @@ import pytest
 
 from bridgerl.cli.main import main
 from bridgerl.truth.gambles import (
+    ACTORS,
+    CRITICS,
     LOST,
     WON,
     best_action,
@@ -34,6 +36,15 @@ def test_after_a_loss_the_whole_return_asks_for_more_courage() -> None:
 @pytest.mark.parametrize("measure", ["mean", "cvar:0.25"])
 def test_an_agent_learns_the_optimum(measure: str) -> None:
     (action,) = learn_actions(one_step(), ("td3", "dsac"), measure, updates=1_200)
+    assert action == pytest.approx(best_action(measure), abs=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("critic", CRITICS)
+@pytest.mark.parametrize("actor", ACTORS)
+@pytest.mark.parametrize("measure", ["cvar:0.1", "wang:0.75"])
+def test_every_pair_learns_the_optimum(actor: str, critic: str, measure: str) -> None:
+    (action,) = learn_actions(one_step(), (actor, critic), measure)
     assert action == pytest.approx(best_action(measure), abs=0.05)
 
 
