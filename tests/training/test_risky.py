@@ -4,7 +4,8 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from bridgerl.training.envs import Task, check_env
+from bridgerl.training.envs import Task
+from bridgerl.training.probe import check_env
 from bridgerl.training.risky import DANGERS, POINT_MASS, Danger, PointMass, Risky
 
 NAMES = (POINT_MASS, "Risky/HalfCheetah-v5", "Risky/Hopper-v5")

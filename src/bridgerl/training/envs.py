@@ -12,8 +12,8 @@ from bridgerl.errors import EnvFault, UserError, nearest
 from bridgerl.runs.trust import find_modules_here
 from bridgerl.streams import derive_seed
 from bridgerl.training.noise import register_noisy
-from bridgerl.training.watchdog import Watched
 from bridgerl.training.risky import register_risky
+from bridgerl.training.watchdog import Watched
 from bridgerl.types import EnvSpec
 
 # Untyped on purpose: the engine is a compiled module without stubs.
