@@ -27,6 +27,8 @@ MEASURES = ("mean", "cvar:0.5", "cvar:0.25", "cvar:0.1", "wang:0.75", "mean-std:
 STAKE = 20.0
 UPDATES = 2_000
 BATCH = 64
+ALONE = 0.4
+"""Share of the updates in which critics learn what uniform actions return."""
 PLAYS = 16
 """Games whose mean action is what was learnt: some policies play at random."""
 START, LOST, WON = range(3)
@@ -131,11 +133,17 @@ def learn_actions(
     with tuned_process(1):
         agent = build_agent(*parts, problem.spec, Streams(seed))
         rng = np.random.default_rng(derive_seed(seed, problem.name))
+        # First the critic alone: what knows nothing yet would drive actions to their bounds, where
+        # policies that end in tanh hardly move again.
+        alone = int(ALONE * updates)
+        for _ in range(alone):
+            agent.critic.update(*problem.draw(BATCH, rng))
+            agent.critic.track()
         optimizers = [m for m in agent.modules() if isinstance(m, GuardedAdam)]
         rates = [optimizer.lr for optimizer in optimizers]
-        for update in range(updates):
+        for left in np.linspace(1, 0, updates - alone, endpoint=False):
             for optimizer, rate in zip(optimizers, rates, strict=True):
-                optimizer.lr = rate * (1 - update / updates)  # Or the last batches would decide.
+                optimizer.lr = rate * left  # Or the last batches would decide.
             agent.update(problem.draw(BATCH, rng)[0])
         return _play(agent, problem)
 
