@@ -101,6 +101,7 @@ class Agent(nn.Module):
 
     def risk(self, obs: Tensor, action: Tensor, measure: Measure | str) -> Tensor:
         """A measure of the return such as cvar:0.1: (b,), with a graph to the action."""
+        self._check_sizes(obs, action)
         scaled = parse(measure).rescaled(self._gain)
         seen = self.normalizer.normalize_obs(obs)
         return self.normalizer.in_task_units(self.critic.risk(seen, action, scaled, fixed=True))

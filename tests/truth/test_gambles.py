@@ -1,4 +1,4 @@
-"""Known optima under measures of risk, nested and static, and agents that find them."""
+"""Known optima under measures of risk, to go and of the whole, and agents that find them."""
 
 import json
 
@@ -48,7 +48,7 @@ def test_every_pair_learns_the_optimum(actor: str, critic: str, measure: str) ->
     assert action == pytest.approx(best_action(measure), abs=0.05)
 
 
-def test_of_two_steps_an_agent_learns_the_nested_answer() -> None:
+def test_of_two_steps_an_agent_minds_the_return_to_go() -> None:
     actions = learn_actions(two_steps(), ("td3", "dsac"), "cvar:0.25", updates=2_000)
     for state in (LOST, WON):
         assert actions[state] == pytest.approx(best_action("cvar:0.25"), abs=0.08)

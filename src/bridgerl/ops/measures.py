@@ -56,7 +56,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "cvar": Kind(0.1, 0, 1, "mean of the worst share", open_low=True),
-    "wang": Kind(0.75, -10, 10, "mean after so many deviations' shift of the normal score"),
+    "wang": Kind(0.75, -5, 5, "mean after so many deviations' shift of the normal score"),
     "cpw": Kind(0.71, 0.5, 1, "both tails weigh more, as in prospect theory, the lower one most"),
     "power": Kind(2, -100, 100, "mean of the worst of so many more draws"),
     "mean-std": Kind(0.75, -1e6, 1e6, "mean less so many standard deviations"),

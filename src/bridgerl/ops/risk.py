@@ -73,6 +73,10 @@ def mass(measure: Measure | str, tau: Tensor) -> Tensor:
     return MASSES[m.name](tau.double(), m.parameter or 0.0)
 
 
+INSIDE = (1e-16, 1 - 2**-53)
+"""Levels stay within these: at 0 and 1 a return may be infinite."""
+
+
 def levels(measure: Measure | str, u: Tensor) -> Tensor:
     """Where to look at the return, for uniform u: at g^-1(u), or at u if no distortion is known.
 
@@ -82,12 +86,13 @@ def levels(measure: Measure | str, u: Tensor) -> Tensor:
     if not is_distortion(m):
         return u
     if m.mass is None and m.name in INVERSES:
-        return INVERSES[m.name](u.double(), m.parameter or 0.0).to(u)
+        at = INVERSES[m.name](u.double(), m.parameter or 0.0)
+        return at.clamp(*INSIDE).to(u)
     low, goal = torch.zeros_like(u, dtype=torch.float64), u.double()
     for k in range(1, HALVINGS + 1):
         middle = low + 0.5**k
         low = torch.where(mass(m, middle) <= goal, middle, low)
-    return (low + 0.5**HALVINGS).to(u)  # Never 0, where a return may be infinite.
+    return (low + 0.5**HALVINGS).clamp(*INSIDE).to(u)
 
 
 @lru_cache(maxsize=256)

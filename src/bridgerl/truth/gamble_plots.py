@@ -1,4 +1,4 @@
-"""The picture of nested and static risk: python -m bridgerl.truth.gamble_plots docs/risk.png."""
+"""The picture of two kinds of risk: python -m bridgerl.truth.gamble_plots docs/risk.png."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ def draw_gambles(path: Path) -> None:
         one.plot(TRIED[best], worth[best], "o", color=color)
     one.set(title="One step", xlabel="action", ylabel="worth of what it pays", ylim=(-5, 11))
     one.legend(fontsize=7)
-    views = {"nested: of the return to go": worths, "static: of the whole": worths_after_a_loss}
+    views = {"of the return to go": worths, "of the whole (static)": worths_after_a_loss}
     for (name, view), color in zip(views.items(), COLORS, strict=False):
         worth = view(TWO_STEPS)
         best = int(worth.argmax())

@@ -1,8 +1,8 @@
 """Problems whose best action under a measure of risk is known, and agents that learn it.
 
 One step: action a pays N(10 a, (10 a^2)^2), so that more is wilder. Two steps: a coin first pays
-`STAKE` or takes it, then the same choice comes. A policy that minds the return to go, as agents do
-(nested), chooses as before; one that minds the whole return (static) knows after a loss that the
+`STAKE` or takes it, then the same choice comes. A policy that minds the return to go, as
+agents do, chooses as before; one that minds the whole return (static) knows after a loss that the
 bad half of all cases is this one.
 """
 
@@ -97,7 +97,7 @@ def worths(measure: Measure | str) -> Array:
 def worths_after_a_loss(measure: Measure | str) -> Array:
     """The same under a measure of the whole return of both steps, the action being that of LOST.
 
-    After a win the policy takes its nested choice; what it does there matters little.
+    After a win the policy takes the choice alone; what it does there matters little.
     """
     lost, won = (_payoffs(a) for a in (TRIED, np.full(1, best_action(measure))))
     both = np.concatenate([lost - STAKE, np.broadcast_to(won + STAKE, lost.shape)], 1)
@@ -105,7 +105,7 @@ def worths_after_a_loss(measure: Measure | str) -> Array:
 
 
 def best_action(measure: Measure | str) -> float:
-    """The optimum of the choice, alone or as the nested answer of two steps."""
+    """The optimum of the choice, alone or by the return to go of two steps."""
     return float(TRIED[worths(measure).argmax()])
 
 
