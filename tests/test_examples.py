@@ -33,7 +33,7 @@ def test_every_example_is_run_here() -> None:
 
 
 def test_dbc_learns_inside_a_loop_that_is_not_ours() -> None:
-    out = _run(EXAMPLES / "own_loop.py", "--steps", "1300")
+    out = _run(EXAMPLES / "own_loop.py", "--steps", "2000")
     first, *last = map(int, re.findall(r"-?\d+", out.split("first")[1]))
     assert statistics.median(last) > 3 * first, out
 

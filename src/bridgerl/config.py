@@ -64,8 +64,7 @@ class TrainConfig:
         ok = 1 <= self.buffer_size <= 10**9
         require(ok, "train.buffer-size", self.buffer_size, "must be from 1 to 10**9")
         ok = 0.001 <= self.updates_per_step <= 1000
-        rule = "must be from 0.001 to 1000"
-        require(ok, "train.updates-per-step", self.updates_per_step, rule)
+        require(ok, "train.updates-per-step", self.updates_per_step, "must be from 0.001 to 1000")
         require(0 <= self.discount < 1, "train.discount", self.discount, "must be in [0, 1)")
         ok = 0 < self.return_unit < math.inf
         require(ok, "train.return-unit", self.return_unit, "must be positive and finite")
@@ -168,10 +167,8 @@ class RunConfig:
         require(ok, "env-timeout", self.env_timeout, "must be positive and below 10**6, or None")
         if not (self.critic.distributional or parse(self.actor.risk).is_mean):
             known = ", ".join(name for name, kind in CRITICS.items() if kind.distributional)
-            raise UserError(
-                f"--actor.risk {self.actor.risk} needs a critic that knows the return's "
-                f"distribution: --critic {known}; {self.critic_name} knows only its mean"
-            )
+            what = f"--actor.risk {self.actor.risk} needs a critic that knows the distribution"
+            raise UserError(f"{what}: --critic {known}; {self.critic_name} knows only its mean")
         # These become paths, and lines of output.
         odd = re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", str(self.out))
         require(odd is None, "out", str(self.out), "must be text without control characters")
@@ -180,10 +177,8 @@ class RunConfig:
             rule = "must be letters, digits, '.', '_' or '-', at most 64, a letter or digit first"
             require(bool(ok), flag, value, rule)
         if self.warmup >= self.steps:
-            raise UserError(
-                f"--train.warmup {self.warmup} leaves nothing of --steps {self.steps} "
-                "to learn in; lower --train.warmup or raise --steps"
-            )
+            what = f"--train.warmup {self.warmup} leaves nothing of --steps {self.steps}"
+            raise UserError(f"{what} to learn in; lower --train.warmup or raise --steps")
         # Or learning would begin before a row is complete.
         if self.train.n_step > self.warmup:
             raise UserError(

@@ -254,7 +254,7 @@ def test_a_killed_run_that_normalises_resumes_to_the_same_bits(
     assert killed.train(**both).code == 0
     assert_same(killed.folder, whole.folder)
     del both["train__normalize_obs"]
-    ended = killed.train(**both)
+    ended = killed.train(**both, train__no_normalize_obs="")
     assert ended.code == 2
     assert "train.normalize_obs was True, now False" in ended.err
 

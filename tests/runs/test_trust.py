@@ -42,6 +42,7 @@ LOOKS = {
     "evaluate values": ["evaluate", "RUN", "--episodes", "1", "--values"],
     "calibrate": ["calibrate", "RUN", "--states", "1", "--returns", "2", "--no-plot"],
     "verify": ["verify", "RUN"],
+    "pack": ["pack", "RUN", "scores.zip"],
     "compare": ["compare", "RUN", "RUN"],
     "report": ["report", "OUT"],
     "report run": ["report", "RUN"],
@@ -50,6 +51,7 @@ LOOKS = {
     "plan": ["plan", "endpoint-bias", "--out", "OUT", "--seconds", "0.1"],
 }
 READ_NO_RUNS = {"bench", "race", "check-env", "list", "league", "toy", "bridge-error"}
+READ_NO_RUNS |= {"gamble", "unpack"}
 """Verbs whose environments the user types; what `race` and `league` keep names no environment."""
 
 

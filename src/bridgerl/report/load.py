@@ -177,8 +177,7 @@ def _read_run(root: Path, run: RunFolder) -> Run:
     exact = done["exact"] if isinstance(done.get("exact"), bool) else None
     config = stored.get("config", {})
     scores = read({}, _scores, evaluations, done, run.metrics_file.name)
-    ended = scores and run.evaluations_file.is_file()
-    tails = read({}, _tails, run.evaluations_file) if ended else {}
+    tails = _tails(log) if scores and log is not None else {}
     actor, critic, train = (config.get(section, {}) for section in ("actor", "critic", "train"))
     warmup = train.get("warmup")
     hours = clock.hours_per_million(warmup) if is_number(warmup) else None
@@ -222,11 +221,9 @@ def _scores(evaluations: Evaluations, done: dict[str, Any], log: str) -> dict[st
     return scores if found else {}
 
 
-def _tails(evaluations: Path) -> dict[str, float]:
+def _tails(log: list[Record]) -> dict[str, float]:
     """Mean of a run's late episodes, and of the worst tenth of them: CVaR 0.1."""
-    late = records.late_episodes(evaluations)
-    if len(late) == 0:
-        return {}
+    late = records.late_episodes(log)
     worst = late[: max(len(late) // 10, 1)]
     return {"late": float(late.mean()), "late_cvar_10": float(worst.mean())}
 

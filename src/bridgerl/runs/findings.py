@@ -28,6 +28,11 @@ def read_values(path: Path) -> dict[str, Any]:
     return found | {"relative_q_bias": share}
 
 
+def write_shifts(path: Path, data: dict[str, Any]) -> None:
+    """Leave what a calibration found, its shifts among it."""
+    store.publish_file(path, store.to_sealed_json(data))
+
+
 def read_shifts(path: Path) -> dict[str, list[float]]:
     """What corrects the quantiles of weights, by their step."""
     found = store.open_sealed_json(store.read_json_bytes(path), str(path)).get("shifts")

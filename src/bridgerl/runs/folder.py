@@ -249,8 +249,7 @@ class RunFolder:
 
     def last_weights(self) -> Path:
         """The newest full checkpoint."""
-        found = self.checkpoints()
-        if not found:
+        if not (found := self.checkpoints()):
             raise UserError(f"{self.path} has no checkpoint yet")
         return found[-1][1]
 
@@ -273,13 +272,12 @@ class RunFolder:
         with contextlib.suppress(StorageFault):  # What is damaged is replaced.
             kept = self.shifts()
         new = {str(result["step"]): result["shifts"]} if "shifts" in result else {}
-        data = store.to_sealed_json(result | {"shifts": kept | new})
-        store.publish_file(self.calibration_file, data)
+        findings.write_shifts(self.calibration_file, result | {"shifts": kept | new})
 
     def shifts(self) -> dict[str, list[float]]:
         """What corrects the quantiles of weights, by their step, as far as it was measured."""
-        file = self.calibration_file
-        return findings.read_shifts(file) if file.is_file() else {}
+        path = self.calibration_file
+        return findings.read_shifts(path) if path.is_file() else {}
 
 
 def step_of(checkpoint: Path) -> int:

@@ -95,19 +95,14 @@ def evaluations_of(records: Sequence[Record], name: str = "the log") -> Evaluati
     return Evaluations(*np.array(rows, dtype=float).reshape(-1, 2).T)
 
 
+def late_episodes(records: Sequence[Record]) -> Array:
+    """The returns of all episodes of the last LATE evaluations, ascending."""
+    rows = [r["eval/returns"] for r in records if r["kind"] == "eval"][-LATE:]
+    return np.sort(np.array([value for row in rows for value in row], dtype=float))
+
+
 def read_evaluations(path: Path) -> Evaluations:
     """The arrays of Stable-Baselines3's EvalCallback, ours or other people's."""
-    return _read_episodes(path)[0]
-
-
-def late_episodes(path: Path) -> Array:
-    """The returns of all episodes of the last LATE evaluations, ascending."""
-    rows = _read_episodes(path)[1][-LATE:]
-    return np.sort(rows[np.isfinite(rows)])
-
-
-def _read_episodes(path: Path) -> tuple[Evaluations, Array]:
-    """Evaluations, and the return of every episode of theirs: (n, episodes)."""
     data = store.read_bytes(path, MAX_ARRAY_BYTES)
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -132,7 +127,7 @@ def _read_episodes(path: Path) -> tuple[Evaluations, Array]:
         means = np.where(counts > 0, np.nansum(rows, axis=1) / np.maximum(counts, 1), math.nan)
     if not (np.isfinite(steps).all() and np.isfinite(means).all() and (np.diff(steps) > 0).all()):
         raise StorageFault(f"{path} is odd: steps must rise and every return be a number")
-    return Evaluations(steps, means), rows
+    return Evaluations(steps, means)
 
 
 def _read_array(data: bytes) -> Array:

@@ -10,7 +10,7 @@ STUDY = LeagueStudy(
         dbc("lite"),
         *(dbc(f"particle {n}x{n}", particle=(n, n)) for n in (8, 32, 64)),
         dbc("particle 32, one layer", particle=(32,)),
-        *(dbc(f"trunk 2x{n}", hidden=(n, n)) for n in (64, 128, 256, 512)),
+        *(dbc(f"trunk 2x{n}", hidden=(n, n)) for n in (64, 256, 512)),
         *(dbc(f"target {n}", n_target=n) for n in (4, 16, 32)),
         *(dbc(f"online {n}", n_online=n) for n in (8, 32)),
         dbc("iid, shared", stratified=False),
