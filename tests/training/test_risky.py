@@ -28,7 +28,7 @@ def test_episodes_can_be_trained_on_and_repeated(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "chance", "cost"), [("HalfCheetah", 0.05, 70), ("Hopper", 0.1, 50)]
 )
-def test_events_are_as_rare_and_costly_as_published(name: str, chance: float, cost: float) -> None:
+def test_events_are_as_rare_and_costly_as_they_say(name: str, chance: float, cost: float) -> None:
     danger = DANGERS[f"{name}-v5"]
     assert (danger.chance, danger.cost) == (chance, cost)
     plain = gym.make(f"{name}-v5", disable_env_checker=True)

@@ -126,9 +126,10 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
 
 def read_log(path: Path, limit: int | None = None) -> bytes:
     """Read a log, or its first bytes; one that is far too large to be ours is refused unread."""
-    data = read_bytes(path, min(MAX_LOG_BYTES + 1, MAX_LOG_BYTES + 1 if limit is None else limit))
-    require_intact(len(data) <= MAX_LOG_BYTES, path, f"it has more than {MAX_LOG_BYTES:,} bytes")
-    return data
+    size = path.stat().st_size if path.is_file() else 0
+    ok = min(size, size if limit is None else limit) <= MAX_LOG_BYTES
+    require_intact(ok, path, f"it has more than {MAX_LOG_BYTES:,} bytes")
+    return read_bytes(path, limit)
 
 
 def read_json_bytes(path: Path) -> bytes:
