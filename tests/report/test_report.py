@@ -126,7 +126,8 @@ def cell(results: dict[str, Any], task: str, setting: str) -> dict[str, Any]:
 
 def test_a_run_folder_gives_scores_time_health_and_its_command(tmp_path):
     run = only(write_run(tmp_path).parent)
-    assert run.scores == pytest.approx({"best": 850, "final": 850, "average": 400, "hours": 10.0})
+    scores = {"best": 850, "final": 850, "average": 400, "hours": 10.0}
+    assert run.scores == pytest.approx(scores | {"late": 400, "late_cvar_10": -50})
     assert (run.env, run.seed, run.pair, run.finished) == ("Hopper-v5", 0, ("sac", "cdq"), True)
     assert run.health["clipped"] == 1.0
     assert run.health["q_over_bound"] == pytest.approx(1.0)
