@@ -10,25 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from bridgerl.bridge.schedule import SCHEDULES
 from bridgerl.cli import main as cli
 from bridgerl.cli.entrants import read_entrant
-from bridgerl.runs import store
-from bridgerl.runs.result import RESULT, Result, ResultCell, read_result, write_result
-from bridgerl.config import RunConfig
+from bridgerl.config import RunConfig, decode, decode_fields
 from bridgerl.errors import Busy, StorageFault
-from bridgerl.truth.settings import EndpointConfig
-from bridgerl.bridge.schedule import SCHEDULES
-from bridgerl.config import decode, decode_fields
 from bridgerl.presets import command_of, resolve
+from bridgerl.runs import store
 from bridgerl.runs.folder import RunFolder
+from bridgerl.runs.result import RESULT, Result, ResultCell, read_result, write_result
 from bridgerl.studies import SCALES, STUDIES, paper
 from bridgerl.studies.base import LeagueStudy, Setting, TrainingStudy
 from bridgerl.studies.jobs import job_from, league_cell, toy_job, train_job
 from bridgerl.studies.manifest import Manifest, read_manifest, write_manifest
 from bridgerl.studies.run.pictures import draw
 from bridgerl.studies.run.work import run_job
-from bridgerl.truth.settings import read_problems
-from bridgerl.truth.settings import ToyConfig
+from bridgerl.truth.settings import EndpointConfig, ToyConfig, read_problems
 from bridgerl.types import EnvSpec
 
 OUT = Path("studies")
