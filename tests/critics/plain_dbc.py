@@ -65,12 +65,17 @@ class Plain:
         }
         if c.network == "factored":
             inputs["product"] = x[:, None] * embed("embed_tau", tau)[..., c.n_embed :]
-        weight = torch.cat([w[f"from_{name}.weight"] for name in inputs], 1)
-        h = torch.relu(torch.cat(list(inputs.values()), -1) @ weight.T + w[bias][:, 0])
+        n = sizes[0]
+        weight = torch.cat([w[f"from_{name}.weight"][:n] for name in inputs], 1)
+        h = torch.relu(torch.cat(list(inputs.values()), -1) @ weight.T + w[bias][:n, 0])
         for i in range(len(sizes)):
             h = _affine(w, f"rest.{i}", h)
             h = torch.relu(h) if i < len(sizes) - 1 else h
-        return c.z_scale * h[..., 0]
+        end = h[..., 0]
+        if c.network == "factored":  # A row beside the network, of what does not move on the way.
+            direct = [inputs[k] @ w[f"from_{k}.weight"][n] for k in ("features", "tau", "product")]
+            end = end + sum(direct) + w[bias][n, 0]
+        return c.z_scale * end
 
     def walk(self, w: Weights, x: Tensor, tau: Tensor, steps: int) -> Tensor:
         """So many of the M steps from tau: (b, k)."""

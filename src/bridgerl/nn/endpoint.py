@@ -30,6 +30,8 @@ class Context(NamedTuple):
     """First-layer part of (s, a) and tau, (h, width, k b)."""
     start: Tensor
     """Every head's atoms at their levels, (b, h, k)."""
+    direct: Tensor | None
+    """What features and levels add to every prediction beside the network, (b, h, k), or None."""
 
 
 class CosineEmbedding(nn.Module):
@@ -79,7 +81,8 @@ class EndpointNet(nn.Module):
 
     By default an MLP on [(s, a), emb(tau), emb(t), z], the paper's network. A trunk is read once
     per transition, so that only the rest, which can be small, is run at every step; its features
-    meet levels in products too: W [features, emb(tau), features * gate(tau)].
+    meet levels in products too: W [features, emb(tau), features * gate(tau)]. One row of that goes
+    straight to the output: few units alone may not see what is rare.
     """
 
     def __init__(
@@ -100,14 +103,14 @@ class EndpointNet(nn.Module):
         # One layer in parts: their fan-in is that of all inputs, products not counted twice.
         total = n_features + 2 * n_embed + 1
 
-        def part(n_in: int, *, bias: bool = False) -> HeadLinear:
-            return HeadLinear(n_heads, n_in, hidden[0], fan_in=total, bias=bias)
+        def part(n_in: int, n_direct: int = 0, *, bias: bool = False) -> HeadLinear:
+            return HeadLinear(n_heads, n_in, hidden[0] + n_direct, fan_in=total, bias=bias)
 
-        self.from_features = part(n_features, bias=not factored)
-        self.from_tau = part(n_embed, bias=factored)
+        self.from_features = part(n_features, int(factored), bias=not factored)
+        self.from_tau = part(n_embed, int(factored), bias=factored)
         self.from_t, self.from_z = part(n_embed), part(1)
         self.rest = _layers(n_heads, (*hidden, 1))
-        self.from_product = part(n_features) if factored else None
+        self.from_product = part(n_features, 1) if factored else None
 
     def begin(self, x: Tensor, tau: Tensor) -> Context:
         """The part of transitions x (b, i) and their levels tau (b or 1, h or 1, k)."""
@@ -117,14 +120,16 @@ class EndpointNet(nn.Module):
         """The same of their features, (h, width, b), or without a trunk (i, b)."""
         tau = tau.permute(1, 2, 0)
         level, gate = self.embed_tau(tau.flatten(1)).split(self._widths, 1)
-        levels = self.from_tau(level).unflatten(2, tau.shape[1:])
+        levels, direct = self.from_tau(level).unflatten(2, tau.shape[1:]), None
         if self.from_product is None:
             base = self.from_features(features)[:, :, None] + levels
         else:
             gate = gate.unflatten(2, tau.shape[1:])
-            base = self._meet(self.from_product, features, levels, gate)
+            met = self._meet(self.from_product, features, levels, gate)
+            base, direct = met.split((met.shape[1] - 1, 1), 1)
+            direct = self._z_scale * direct[:, 0].permute(2, 0, 1)
         start = tau.expand(len(base), -1, features.shape[-1]).contiguous()
-        return Context(base.flatten(2), start.permute(2, 0, 1))
+        return Context(base.flatten(2), start.permute(2, 0, 1), direct)
 
     def _meet(
         self, from_product: HeadLinear, features: Tensor, levels: Tensor, gate: Tensor
@@ -162,6 +167,8 @@ class EndpointNet(nn.Module):
         for layer in hidden:
             x = torch.relu_(layer(x))
         end = readout(x).view(h, k, b).permute(2, 0, 1)
+        if context.direct is not None:
+            return torch.add(context.direct, end, alpha=self._z_scale)
         return end if self._z_scale == 1 else self._z_scale * end
 
     def contexts(self, x: Tensor, tau: Tensor) -> Iterator[Context]:

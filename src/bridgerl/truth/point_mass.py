@@ -1,0 +1,74 @@
+"""Where policies lead the point mass: python -m bridgerl.truth.point_mass MAP.png RUN RUN ..."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bridgerl.errors import UserError
+from bridgerl.plots import COLORS, TRUTH, panels, save
+from bridgerl.runs.folder import RunFolder
+from bridgerl.training.envs import Outcome
+from bridgerl.training.evaluate import play_episode
+from bridgerl.training.play import playing
+from bridgerl.training.risky import POINT_MASS, PointMass
+
+Way = np.ndarray
+"""Places of one episode in order: (n, 2)."""
+EPISODES = 100
+
+
+def ways_of(run: Path, episodes: int = EPISODES, seed: int = 0) -> list[Way]:
+    """The ways that a run's last policy takes."""
+    with playing(run, "last", episodes, seed) as player:
+        if player.config.env != POINT_MASS:
+            raise UserError(f"{run} was trained on {player.config.env}, not on {POINT_MASS}")
+        generator = torch.Generator().manual_seed(seed)
+        act = partial(player.agent.act, explore=False, generator=generator)
+        most = player.config.eval.max_steps
+        played = [play_episode(player.task, (0, i), act, most) for i in range(episodes)]
+    return [_places(steps) for steps in played if steps is not None]
+
+
+def _places(steps: Sequence[tuple[np.ndarray, Outcome]]) -> Way:
+    return np.stack([*(obs for obs, _ in steps), steps[-1][1].obs])
+
+
+def enters_disc(way: Way) -> bool:
+    """Whether a step of it was in danger; where it begins costs nothing."""
+    return bool((np.linalg.norm(way[1:], axis=1) < PointMass.RADIUS).any())
+
+
+def draw_ways(by_policy: Mapping[str, Sequence[Way]], picture: Path) -> None:
+    """A map for each policy, with the disc, the goal, and how many episodes keep out."""
+    from matplotlib.patches import Circle
+
+    figure, axes = panels(1, len(by_policy), width=3.4, height=2.6)
+    for ax, (name, ways), color in zip(axes, by_policy.items(), COLORS, strict=False):
+        ax.add_patch(Circle((0, 0), PointMass.RADIUS, color=COLORS[1], alpha=0.15, lw=0))
+        ax.add_patch(Circle(tuple(PointMass.GOAL), PointMass.REACH, color=TRUTH, alpha=0.3, lw=0))
+        for way in ways:
+            ax.plot(*way.T, color=color, lw=0.6, alpha=0.4)
+        out = sum(not enters_disc(way) for way in ways)
+        ax.set(title=f"{name}: {out} of {len(ways)} keep out", aspect="equal")
+        ax.set(xlim=(-1.2, 1.2), ylim=(-0.95, 0.95))
+    save(figure, picture)
+
+
+def main(picture: Path, runs: Sequence[Path]) -> None:
+    """Play every run, print how many episodes keep out of the disc, and draw them."""
+    by_policy = {}
+    for run in runs:
+        config = RunFolder(run).read_config()
+        name = f"{config.actor_name}+{config.critic_name}, {config.actor.risk}"
+        ways = by_policy[name] = ways_of(run)
+        kept = sum(not enters_disc(way) for way in ways)
+        print(f"{name}: {kept} of {len(ways)} episodes keep out of the disc")
+    draw_ways(by_policy, picture)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), [Path(arg) for arg in sys.argv[2:]])
