@@ -8,8 +8,8 @@ import pytest
 
 from bridgerl import resolve, train
 from bridgerl.errors import UserError
-from bridgerl.truth.point_mass import draw_ways, enters_disc, main, ways_of
 from bridgerl.training.risky import POINT_MASS
+from bridgerl.truth.point_mass import draw_ways, enters_disc, ways_of
 
 
 def straight(height: float) -> np.ndarray:

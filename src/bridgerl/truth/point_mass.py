@@ -71,4 +71,7 @@ def main(picture: Path, runs: Sequence[Path]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), [Path(arg) for arg in sys.argv[2:]])
+    try:
+        main(Path(sys.argv[1]), [Path(arg) for arg in sys.argv[2:]])
+    except UserError as error:
+        sys.exit(f"bridgerl: error: {error}")
