@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bridgerl.errors import UserError
+from bridgerl.errors import BridgeError, UserError
 from bridgerl.plots import COLORS, TRUTH, panels, save
 from bridgerl.runs.folder import RunFolder
 from bridgerl.training.envs import Outcome
@@ -73,5 +73,5 @@ def main(picture: Path, runs: Sequence[Path]) -> None:
 if __name__ == "__main__":
     try:
         main(Path(sys.argv[1]), [Path(arg) for arg in sys.argv[2:]])
-    except UserError as error:
+    except BridgeError as error:
         sys.exit(f"bridgerl: error: {error}")
