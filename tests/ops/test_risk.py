@@ -12,7 +12,15 @@ from torch import Tensor
 
 from bridgerl.errors import UserError
 from bridgerl.ops.measures import KINDS, OWN, Measure, parse
-from bridgerl.ops.risk import add_distortion, levels, mass, risk_at, risk_of, weights
+from bridgerl.ops.risk import (
+    add_distortion,
+    levels,
+    mass,
+    risk_at,
+    risk_of,
+    risk_of_gaussian,
+    weights,
+)
 
 NORMAL = NormalDist()
 MONOTONE = {"mean", "cvar", "wang", "power", "cpw", "entropic"}
@@ -130,6 +138,26 @@ def test_a_gaussian_is_worth_what_its_formula_says(text: str) -> None:
         assert float(form(text, z)) == pytest.approx(worth, rel=rel, abs=1e-3)
         if not text.startswith("entropic"):
             assert float(form(text, 5 + 3 * z)) == pytest.approx(5 + 3 * worth, rel=rel, abs=1e-2)
+
+
+@for_measures
+def test_the_formula_of_a_gaussian_is_what_its_quantiles_are_worth(text: str) -> None:
+    mean, std = torch.tensor([5.0, -7.0]).double(), torch.tensor([3.0, 0.5]).double()
+    # Far levels by a substitution: u = ndtr(x), x on a wide and fine grid, weighed by its mass.
+    x = torch.linspace(-9, 9, 200_001, dtype=torch.float64)
+    if text.startswith(("entropic", "mean-std")):
+        p = torch.exp(-0.5 * x**2)
+        p = p / p.sum()
+        z = mean[:, None] + std[:, None] * x
+        beta = parse(text).parameter or 0.0
+        if text.startswith("mean-std"):
+            want = mean - beta * std
+        else:
+            want = mean if beta == 0 else -torch.log((p * torch.exp(-beta * z)).sum(1)) / beta
+    else:
+        g = mass(text, torch.special.ndtr(x))
+        want = mean + std * float((0.5 * (x[1:] + x[:-1]) * g.diff()).sum())
+    torch.testing.assert_close(risk_of_gaussian(text, mean, std), want, rtol=1e-4, atol=1e-4)
 
 
 @for_measures

@@ -9,15 +9,11 @@ from torch.nn import functional as F
 
 from bridgerl.critics.base import Critic, CriticConfig
 from bridgerl.nn.heads import network
-from bridgerl.ops.levels import midpoint_levels
 from bridgerl.ops.measures import Measure
-from bridgerl.ops.risk import levels, risk_at
+from bridgerl.ops.risk import risk_of_gaussian
 from bridgerl.ops.targets import bellman
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
-
-RISK_LEVELS = 256
-"""Quantiles of the Gaussian behind a measure of risk; only mean and deviation are learnt."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +88,8 @@ class DSAC(Critic):
         fixed: bool = False,
         target: bool = False,
     ) -> Tensor:
-        """Of the Gaussian, by its quantiles at fixed levels: (b,)."""
-        tau = levels(measure, midpoint_levels(RISK_LEVELS).double())
-        z, draw = self._gaussian(obs, action, target=target), torch.special.ndtri(tau).to(obs)
-        return risk_at(measure, z.mean[:, None] + z.std[:, None] * draw)
+        """Of the Gaussian, by its formula: (b,)."""
+        return risk_of_gaussian(measure, *self._gaussian(obs, action, target=target))
 
     def quantiles(
         self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False

@@ -4,6 +4,7 @@ A distortion g gives the level tau the weight dg(tau): the measure is the integr
 Weights of a distribution sum to 1, so a certain return is worth itself and a shift shifts.
 """
 
+import math
 import re
 from collections.abc import Callable
 from functools import lru_cache
@@ -19,6 +20,8 @@ HALVINGS = 50
 """Of the interval in which a level is looked for, where no formula gives it."""
 NEUTRAL = 1e-12
 """Size below which an entropic parameter is lost in rounding."""
+FINE = 2**17
+"""Levels that stand for an integral which has no formula."""
 GRID = 1_001
 """Levels at which a user's distortion is looked at."""
 
@@ -114,6 +117,27 @@ def risk_of(measure: Measure | str, z: Tensor) -> Tensor:
     if not is_distortion(m):
         return risk_at(m, z)
     return _from_first(z.sort(-1).values, lambda x: x @ weights(m, x.shape[-1]).to(x))
+
+
+def risk_of_gaussian(measure: Measure | str, mean: Tensor, std: Tensor) -> Tensor:
+    """The measure of N(mean, std^2) by its formula: (...), (...) -> (...)."""
+    m = parse(measure)
+    if m.name == "entropic":
+        return mean - 0.5 * (m.parameter or 0.0) * std**2
+    return mean + _worth_of_standard_normal(m) * std  # All others grow with the returns.
+
+
+@lru_cache(maxsize=256)
+def _worth_of_standard_normal(measure: Measure) -> float:
+    """The integral of the normal quantile dg, by a formula where there is one."""
+    name, parameter = measure.name, measure.parameter or 0.0
+    if name in ("wang", "mean-std"):
+        return -parameter
+    if name == "cvar":
+        edge = float(ndtri(torch.tensor(parameter, dtype=torch.float64)))
+        return -math.exp(-0.5 * edge**2) / (math.sqrt(2 * math.pi) * parameter)
+    u = (torch.arange(FINE, dtype=torch.float64) + 0.5) / FINE
+    return float(ndtri(levels(measure, u)).mean())
 
 
 def _from_first(z: Tensor, worth: Callable[[Tensor], Tensor]) -> Tensor:
