@@ -1,11 +1,12 @@
 # make demo: see it balance a pole. make test: everything that is checked before a commit.
+# make docs: the site, in docs/_build/html.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 WORKERS ?= 2
 
-.PHONY: demo test lint check bench race clean
+.PHONY: demo test lint docs bench race clean
 
 demo: $(VENV)/.installed
 	$(BIN)/bridgerl train --env InvertedPendulum-v5 --eval.stop-at 1000
@@ -19,6 +20,9 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
 bench: $(VENV)/.installed-dev $(PEERS)/.installed
 	$(BIN)/bridgerl bench --threads 1 2 --peers $(PEERS)/bin/python

@@ -1,0 +1,128 @@
+"""Every code block of every page: Python is run, commands are parsed, data are read."""
+
+import json
+import os
+import re
+import shlex
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+import torch
+from markdown_it import MarkdownIt
+
+from bridgerl.actors import ACTORS
+from bridgerl.cli.main import _read
+from bridgerl.critics import CRITICS
+from bridgerl.ops import measures
+from bridgerl.presets import PRESETS
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+SHELL = ("bash", "sh", "shell", "console")
+STEPS, WARMUP, EPISODES = "120", 50, 1
+"""What a long training of a page gets here."""
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """Language and text of a page's blocks; indented ones have no language."""
+    tokens = MarkdownIt().parse(page.read_text())
+    return [(t.info.strip(), t.content) for t in tokens if t.type in ("fence", "code_block")]
+
+
+def python_of(page: Path) -> list[str]:
+    return [text for language, text in blocks(page) if language == "python"]
+
+
+def commands_of(page: Path) -> Iterator[list[str]]:
+    """The words of every line that calls us, in blocks for a shell and in indented ones."""
+    for language, text in blocks(page):
+        if language in ("", *SHELL):
+            for line in text.replace("\\\n", " ").splitlines():
+                if re.match(r"\s*(\$ )?bridgerl ", line):
+                    yield shlex.split(line.replace("$ ", "", 1), comments=True)[1:]
+
+
+def shortened(code: str) -> str:
+    """The code with few steps, in place of every number that is written in thousands."""
+    return re.sub(r"\b\d{1,3}(_\d{3})+\b", STEPS, code)
+
+
+WITH_PYTHON = [page for page in PAGES if python_of(page)]
+WITH_COMMANDS = [page for page in PAGES if any(True for _ in commands_of(page))]
+
+
+@pytest.fixture
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty folder to work in; what a page registers is forgotten after it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(measures, "OWN", dict(measures.OWN))
+    for key, task in PRESETS["lite"].items():
+        if key.startswith("env."):
+            monkeypatch.setitem(task["train"], "warmup", WARMUP)
+    monkeypatch.setitem(PRESETS["lite"], "eval", {"episodes": EPISODES})
+    threads, modules = torch.get_num_threads(), set(sys.modules)
+    names = {id(table): set(table) for table in (ACTORS, CRITICS)}
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+    for table in (ACTORS, CRITICS):
+        for name in set(table) - names[id(table)]:
+            del table[name]
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.usefixtures("apart")
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
+def test_python_of_a_page_runs_from_top_to_bottom(page: Path) -> None:
+    space = {"__name__": "__main__"}
+    for number, code in enumerate(python_of(page), start=1):
+        exec(compile(shortened(code), f"{name_of(page)}, block {number}", "exec"), space)
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=name_of)
+def test_commands_of_a_page_are_understood(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    monkeypatch.setitem(CRITICS, "mine", CRITICS["dbc"])  # As pages call the reader's own.
+    for words in commands_of(page):
+        with pytest.raises(SystemExit) if "--help" in words else nullcontext():
+            _read(words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_data_in_a_page_can_be_read(page: Path) -> None:
+    readers = {"json": json.loads, "toml": tomllib.loads}
+    for language, text in blocks(page):
+        if language in readers:
+            readers[language](text)
+
+
+def test_make_targets_and_extras_that_pages_name_exist() -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = set(project["optional-dependencies"])
+    for page in PAGES:
+        text = "\n".join(text for language, text in blocks(page) if language in ("", *SHELL))
+        assert set(re.findall(r"^ *make (\w+)", text, re.M)) <= targets, page
+        named = re.findall(r"pip install ['\"](?:bridgerl|\.)\[([\w,]+)\]", text)
+        assert {extra for group in named for extra in group.split(",")} <= extras, page
+
+
+def test_blocks_are_found_and_shortened(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```python\nlearn(100_000, 16)\n```\n\n    bridgerl list  # all\n\n"
+        "```bash\nbridgerl train \\\n  --env A-v0\nls\n```\n"
+    )
+    assert [shortened(code) for code in python_of(page)] == ["learn(120, 16)\n"]
+    assert list(commands_of(page)) == [["list"], ["train", "--env", "A-v0"]]
