@@ -1,12 +1,13 @@
 # make demo: see it balance a pole. make test: everything that is checked before a commit.
-# make docs: the site, in docs/_build/html.
+# make docs: the site, in docs/_build/html. make dist: wheel and sdist, checked.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
+DIST := .venv-dist
 WORKERS ?= 2
 
-.PHONY: demo test lint docs bench race clean
+.PHONY: demo test lint docs dist bench race clean
 
 demo: $(VENV)/.installed
 	$(BIN)/bridgerl train --env InvertedPendulum-v5 --eval.stop-at 1000
@@ -24,6 +25,16 @@ lint: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
+# The wheel is installed and asked for its version where nothing else is.
+dist:
+	rm -rf dist $(DIST)
+	$(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/pip install --quiet --disable-pip-version-check build twine
+	$(DIST)/bin/python -m build --outdir dist
+	$(DIST)/bin/twine check --strict dist/*
+	$(DIST)/bin/pip install --quiet --disable-pip-version-check --no-deps dist/*.whl
+	cd dist && ../$(DIST)/bin/bridgerl --version
+
 bench: $(VENV)/.installed-dev $(PEERS)/.installed
 	$(BIN)/bridgerl bench --threads 1 2 --peers $(PEERS)/bin/python
 
@@ -31,7 +42,7 @@ race: $(VENV)/.installed-dev $(PEERS)/.installed
 	$(BIN)/bridgerl race --envs HalfCheetah-v5 Hopper-v5 --seeds 0 1 2 --peers $(PEERS)/bin/python
 
 clean:
-	rm -rf $(VENV) $(PEERS)
+	rm -rf $(VENV) $(PEERS) $(DIST)
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

@@ -17,7 +17,7 @@ from bridgerl.actors import ACTORS
 from bridgerl.cli.main import VERBS, load
 from bridgerl.critics import CRITICS
 from bridgerl.presets import PRESETS, TASKS, resolve
-from bridgerl.studies import STUDIES
+from bridgerl.studies import SCALES, STUDIES
 
 ROOT = Path(__file__).parents[2]
 MARK = re.compile(r"^<!-- generated: ([\w -]+) -->$", re.M)
@@ -123,11 +123,13 @@ def _cell(text: str) -> str:
 
 
 def studies() -> str:
-    """Studies and the tables of the paper that they repeat."""
-    rows = ["| study | what it asks | tables and figures of the paper |", "|---|---|---|"]
+    """Studies, the tables of the paper that they repeat, and how many runs they are."""
+    rows = [f"| study | what it asks | in the paper | runs at {' | '.join(SCALES)} |"]
+    rows.append("|---" * (3 + len(SCALES)) + "|")
     for name, study in STUDIES.items():
         tables = ", ".join(f"`{label}`" for label in study.tables) or "ours"
-        rows.append(f"| `{name}` | {study.title} | {tables} |")
+        runs = " | ".join(str(len(study.jobs(scale, Path()))) for scale in SCALES)
+        rows.append(f"| `{name}` | {study.title} | {tables} | {runs} |")
     return "\n".join(rows)
 
 

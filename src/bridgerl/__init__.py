@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bridgerl.training.play import load_agent
     from bridgerl.types import Batch, Bootstrap, EnvSpec
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Loaded when asked for: help, lists and reports need no torch, which takes a second to import.
 _MODULES = {

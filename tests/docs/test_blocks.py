@@ -1,21 +1,26 @@
-"""Every code block of every page: Python is run, commands are parsed, data are read."""
+"""Every code block of every page: Python is run, commands are parsed, data are read.
+
+A page that says `<!-- tests: run the commands -->` finds a short run of InvertedPendulum-v5 in its
+folder, and its commands are run too. A block below `<!-- tests: not run, WHY -->` is left alone.
+"""
 
 import json
-import os
 import re
 import shlex
 import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from markdown_it import MarkdownIt
 
+from bridgerl import resolve, train
 from bridgerl.actors import ACTORS
-from bridgerl.cli.main import _read
+from bridgerl.cli.main import _read, main
 from bridgerl.critics import CRITICS
 from bridgerl.ops import measures
 from bridgerl.presets import PRESETS
@@ -30,20 +35,24 @@ STEPS, WARMUP, EPISODES = "120", 50, 1
 def blocks(page: Path) -> list[tuple[str, str]]:
     """Language and text of a page's blocks; indented ones have no language."""
     tokens = MarkdownIt().parse(page.read_text())
-    return [(t.info.strip(), t.content) for t in tokens if t.type in ("fence", "code_block")]
+    found, note = [], ""
+    for token in tokens:
+        if token.type in ("fence", "code_block") and "tests: not run, " not in note:
+            found.append((token.info.strip(), token.content))
+        note = token.content if token.type == "html_block" else ""
+    return found
 
 
-def python_of(page: Path) -> list[str]:
-    return [text for language, text in blocks(page) if language == "python"]
+def commands_in(language: str, text: str) -> Iterator[list[str]]:
+    """The words of every line that calls us, in a block for a shell or an indented one."""
+    if language in ("", *SHELL):
+        for line in text.replace("\\\n", " ").splitlines():
+            if re.match(r"\s*(\$ )?bridgerl ", line):
+                yield shlex.split(line.replace("$ ", "", 1), comments=True)[1:]
 
 
-def commands_of(page: Path) -> Iterator[list[str]]:
-    """The words of every line that calls us, in blocks for a shell and in indented ones."""
-    for language, text in blocks(page):
-        if language in ("", *SHELL):
-            for line in text.replace("\\\n", " ").splitlines():
-                if re.match(r"\s*(\$ )?bridgerl ", line):
-                    yield shlex.split(line.replace("$ ", "", 1), comments=True)[1:]
+def commands_of(page: Path) -> list[list[str]]:
+    return [words for block in blocks(page) for words in commands_in(*block)]
 
 
 def shortened(code: str) -> str:
@@ -51,8 +60,13 @@ def shortened(code: str) -> str:
     return re.sub(r"\b\d{1,3}(_\d{3})+\b", STEPS, code)
 
 
-WITH_PYTHON = [page for page in PAGES if python_of(page)]
-WITH_COMMANDS = [page for page in PAGES if any(True for _ in commands_of(page))]
+def run_short(words: list[str]) -> None:
+    """Run a command, a training with few steps."""
+    if "--steps" in words:
+        words[words.index("--steps") + 1] = STEPS
+    elif words[0] == "train":
+        words += ["--steps", STEPS]
+    assert main(words) == 0, words
 
 
 @pytest.fixture
@@ -82,17 +96,26 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+WITH_PYTHON = [page for page in PAGES if "python" in dict(blocks(page))]
+WITH_COMMANDS = [page for page in PAGES if commands_of(page)]
+
+
 @pytest.mark.usefixtures("apart")
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
 def test_python_of_a_page_runs_from_top_to_bottom(page: Path) -> None:
-    space = {"__name__": "__main__"}
-    for number, code in enumerate(python_of(page), start=1):
-        exec(compile(shortened(code), f"{name_of(page)}, block {number}", "exec"), space)
+    space, whole = {"__name__": "__main__"}, "<!-- tests: run the commands -->" in page.read_text()
+    if whole:
+        train(replace(resolve("InvertedPendulum-v5"), steps=int(STEPS)), quiet=True)
+    for number, (language, text) in enumerate(blocks(page), start=1):
+        if language == "python":
+            exec(compile(shortened(text), f"{name_of(page)}, block {number}", "exec"), space)
+        elif whole:
+            for words in commands_in(language, text):
+                run_short(words)
 
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=name_of)
 def test_commands_of_a_page_are_understood(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "environ", dict(os.environ))
     monkeypatch.setitem(CRITICS, "mine", CRITICS["dbc"])  # As pages call the reader's own.
     for words in commands_of(page):
         with pytest.raises(SystemExit) if "--help" in words else nullcontext():
@@ -122,7 +145,9 @@ def test_blocks_are_found_and_shortened(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "```python\nlearn(100_000, 16)\n```\n\n    bridgerl list  # all\n\n"
-        "```bash\nbridgerl train \\\n  --env A-v0\nls\n```\n"
+        "```bash\nbridgerl train \\\n  --env A-v0\nls\n```\n\n"
+        "<!-- tests: not run, no GPU -->\n\n```python\n1 / 0\n```\n"
     )
-    assert [shortened(code) for code in python_of(page)] == ["learn(120, 16)\n"]
-    assert list(commands_of(page)) == [["list"], ["train", "--env", "A-v0"]]
+    python = [text for language, text in blocks(page) if language == "python"]
+    assert [shortened(code) for code in python] == ["learn(120, 16)\n"]
+    assert commands_of(page) == [["list"], ["train", "--env", "A-v0"]]
