@@ -36,6 +36,8 @@ autodoc_member_order = "bysource"
 mathjax_path = "katex/katex.min.js"
 myst_update_mathjax = False
 
+smartquotes = False  # Flags begin with two dashes.
+
 html_theme = "furo"
 html_title = f"bridgerl {release}"
 html_static_path = ["_static"]

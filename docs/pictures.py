@@ -31,8 +31,8 @@ Array = NDArray[np.float64]
 PROBLEM = "mixture-chain"
 UPDATES, BATCH, RATE = 2_500, 128, 15
 TITLES = {
-    "mixture-chain": "three modes, five steps away",
-    "bernoulli-loop": "a coin at every step, for ever",
+    "mixture-chain": "three modes",
+    "bernoulli-loop": "a coin at every step",
     "heavy-tail": "a heavy tail",
     "two-point": "all or nothing",
 }
@@ -63,7 +63,7 @@ def density(ax: Any, returns: Array, edges: Array, **how: Any) -> None:
 
 def draw_hero(colors: dict[str, str], cells: list[dict[str, Any]]) -> Any:
     """True distributions, and what a point, a Gaussian and DBC make of them."""
-    figure, axes = panels(2, 2, width=2.6, height=1.9)
+    figure, axes = panels(2, 2, width=2.1, height=1.6)
     tau = np.linspace(0.5 / N_PARTICLES, 1 - 0.5 / N_PARTICLES, CURVE)
     fine = (np.arange(4_000) + 0.5) / 4_000
     for ax, (name, title) in zip(axes, TITLES.items(), strict=True):
@@ -120,11 +120,11 @@ def walk_of(critic: DBC, tau: Array) -> tuple[Array, Array]:
 
 def draw_return(colors: dict[str, str], critic: DBC) -> Any:
     """One: a return is a distribution, and a distribution is a curve from level to quantile."""
-    figure, (left, right) = panels(1, 2, width=2.6, height=2.2)
+    figure, (left, right) = panels(1, 2, width=2.1, height=1.9)
     tau = (np.arange(4_000) + 0.5) / 4_000
     truth = problem_of(PROBLEM).queries[0].quantile(tau)
     density(left, truth, np.linspace(-90, 90, 61), color=BLUE)
-    left.set(title="how likely each return is", xlabel="return", yticks=[])
+    left.set(title="how likely a return is", xlabel="return", yticks=[])
     right.plot(tau, truth, color=BLUE, lw=2)
     at = truth[3_000]
     right.plot([0.75, 0.75, 0], [-90, at, at], color=RED, lw=1, ls="--")
@@ -136,7 +136,7 @@ def draw_return(colors: dict[str, str], critic: DBC) -> Any:
 
 def draw_bridge(colors: dict[str, str], critic: DBC) -> Any:
     """Two: bridges leave from levels and arrive at quantiles."""
-    figure, (ax,) = panels(1, 1, width=5, height=2.8)
+    figure, (ax,) = panels(1, 1, width=4.2, height=2.5)
     t = torch.linspace(0, 1, 101, dtype=torch.float64)
     share = xi(Constant(1.0), t).numpy()
     levels = np.linspace(0.05, 0.95, 13)
@@ -152,7 +152,7 @@ def draw_bridge(colors: dict[str, str], critic: DBC) -> Any:
 
 def draw_walk(colors: dict[str, str], critic: DBC) -> Any:
     """Three: at each step the network says where the walk should end."""
-    figure, (ax,) = panels(1, 1, width=5, height=2.8)
+    figure, (ax,) = panels(1, 1, width=4.2, height=2.5)
     tau = np.array([0.9])
     times, places = walk_of(critic, tau)
     weights = np.array(critic._walk.weights)
@@ -172,7 +172,7 @@ def draw_walk(colors: dict[str, str], critic: DBC) -> Any:
 
 def draw_steps(colors: dict[str, str], critic: DBC) -> Any:
     """Four: Euler's steps miss the end, exact ones do not."""
-    figure, (ax,) = panels(1, 1, width=5, height=2.6)
+    figure, (ax,) = panels(1, 1, width=4.2, height=2.4)
     steps = np.arange(1, 13)
     for rule, color, name in (
         ("left", RED, "Euler, left ends"),
@@ -190,7 +190,7 @@ def draw_steps(colors: dict[str, str], critic: DBC) -> Any:
 
 def draw_inputs(colors: dict[str, str], critic: DBC) -> Any:
     """Five: in training the printed walk stands before a label, that of lite before itself."""
-    figure, axes = panels(1, 2, width=2.6, height=2.3)
+    figure, axes = panels(1, 2, width=2.1, height=1.9)
     rng, t = np.random.default_rng(1), np.linspace(0, 1, 51)
     share = xi(Constant(1.0), torch.tensor(t)).numpy()
     labels = 100 * rng.integers(0, 2, 12) + 0.5 * 200 * 0.75  # r + Z_0.75 / 2 of a coin's loop.
@@ -200,8 +200,8 @@ def draw_inputs(colors: dict[str, str], critic: DBC) -> Any:
         ax.axhline(150, color=colors["truth"], lw=3)
         ax.set(xlabel="bridge time t", ylim=(-5, 200))
     axes[1].plot(t, share * 0.75 + (1 - share) * 150, color=BLUE, lw=2)
-    axes[0].set(title="printed: two labels", ylabel="training input")
-    axes[1].set(title="lite: its own answer", yticklabels=[])
+    axes[0].set(title="printed: labels", ylabel="training input")
+    axes[1].set(title="lite: its answer", yticklabels=[])
     axes[1].text(0.02, 160, r"true $Z_{0.75}$")
     return figure
 
@@ -215,7 +215,7 @@ def draw_frames(colors: dict[str, str], critic: DBC) -> bytes:
     truth = problem_of(PROBLEM).queries[0].quantile(tau)
     edges, frames = np.linspace(-90, 90, 46), []
     for at in np.linspace(0, 1, 31):
-        figure, (left, right) = panels(1, 2, width=2.6, height=2.4)
+        figure, (left, right) = panels(1, 2, width=2.1, height=2.0)
         now = np.array([np.interp(at, times, column) for column in places.T])
         for k in range(5, 400, 13):
             shown = np.append(times[times < at], at)
@@ -227,7 +227,7 @@ def draw_frames(colors: dict[str, str], critic: DBC) -> bytes:
         density(right, now, edges, histtype="step", color=BLUE, lw=1.5, **how)
         right.set(xlim=(0, 0.022), ylim=(-90, 90), xticks=[], yticklabels=[], title="their returns")
         data = io.BytesIO()
-        figure.savefig(data, format="png", dpi=110)
+        figure.savefig(data, format="png", dpi=130)
         frames.append(Image.open(data).convert("RGB").quantize(48, dither=Image.Dither.NONE))
     out = io.BytesIO()
     waits = [1000 // RATE] * (len(frames) - 1) + [2_000]

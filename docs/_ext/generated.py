@@ -15,6 +15,7 @@ from sphinx.application import Sphinx
 
 from bridgerl.actors import ACTORS
 from bridgerl.cli.main import VERBS, load
+from bridgerl.cli.train import _description
 from bridgerl.critics import CRITICS
 from bridgerl.presets import PRESETS, TASKS, resolve
 from bridgerl.studies import SCALES, STUDIES
@@ -97,13 +98,20 @@ def _command(verb: str) -> str:
     lines = inspect.cleandoc(kind.__doc__ or "")
     lines = re.sub(r"Example: (.*)", r"\n```bash\n\1\n```", lines, flags=re.S)
     rows = [f"## {verb}", "", lines, "", "| flag | meaning |", "|---|---|"]
-    for action in _parser(verb, kind)._actions:
-        if "--help" not in action.option_strings:
-            names = action.option_strings or [str(action.metavar)]
-            takes = f" {action.metavar}" if action.option_strings and action.metavar else ""
-            flag = ", ".join(names) + takes
-            rows.append(f"| `{_cell(flag)}` | {_cell(action.help or '')} |")
+    rows += [f"| `{_cell(flag)}` | {_cell(text)} |" for flag, text in _flags(verb, kind)]
     return "\n".join(rows)
+
+
+def _flags(verb: str, kind: Any) -> Iterator[tuple[str, str]]:
+    """What may be typed after a verb, and what it means."""
+    if verb == "train":  # Read before the others, as they decide which others there are.
+        yield "--env STR", "Gymnasium id, e.g. Hopper-v5 or my_module:MyEnv-v0. Needed."
+        yield from re.findall(r"^(--\w+[^:]*): (.*)$", _description(), re.M)
+    for action in _parser(verb, kind)._actions:
+        names = action.option_strings or [str(action.metavar)]
+        if not {"--help", "--env", "--preset"} & set(names):
+            takes = f" {action.metavar}" if action.option_strings and action.metavar else ""
+            yield ", ".join(names) + takes, action.help or ""
 
 
 def _parser(verb: str, kind: Any) -> Any:
