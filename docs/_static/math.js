@@ -1,4 +1,4 @@
-// Draws every formula with the KaTeX beside this file: no network, and the colour of the text.
+// Draws every formula with the KaTeX 0.19.1 beside this file: no network, the colour of the text.
 document.addEventListener("DOMContentLoaded", () => {
   for (const box of document.querySelectorAll(".math")) {
     const source = box.textContent.trim();
