@@ -107,19 +107,23 @@ class Agent(nn.Module):
         return self.normalizer.in_task_units(self.critic.risk(seen, action, scaled, fixed=True))
 
     def quantiles(
-        self, obs: Tensor, action: Tensor, tau: Tensor, *, calibrated: bool = False
+        self,
+        obs: Tensor,
+        action: Tensor,
+        tau: Tensor,
+        *,
+        calibrated: bool = False,
+        graph: bool = False,
     ) -> Tensor:
         """Quantiles of the return at levels tau (b or 1, k): (b, k).
 
-        With `calibrated` as `bridgerl calibrate --recalibrate` corrects them.
+        With `calibrated` as `bridgerl calibrate --recalibrate` corrects them; with `graph` they
+        can be differentiated, by observations and actions among others.
         """
-        fits = tau.dim() == 2 and tau.shape[0] in (1, len(obs))
-        if not (fits and ((tau > 0) & (tau < 1)).all()):
-            rule = "must be within (0, 1) and of shape (b or 1, k)"
-            raise UserError(f"quantile levels {rule}, got {tau.tolist()!r:.80}")
         self._check_sizes(obs, action)
         seen = self.normalizer.normalize_obs(obs)
-        z = self.normalizer.in_task_units(self.critic.quantiles(seen, action, tau))
+        z = self.critic.quantiles(seen, action, tau, graph=graph)
+        z = self.normalizer.in_task_units(z)
         return self._calibrate(z, tau.to(z)) if calibrated else z
 
     def _calibrate(self, z: Tensor, tau: Tensor) -> Tensor:

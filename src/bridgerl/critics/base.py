@@ -82,11 +82,25 @@ class Critic(nn.Module, ABC):
         raise UserError(f"{type(self).__name__} knows no distribution, so it has no {measure}")
 
     def quantiles(
-        self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
+        self,
+        obs: Tensor,
+        action: Tensor,
+        tau: Tensor,
+        *,
+        target: bool = False,
+        graph: bool = False,
     ) -> Tensor:
-        """Z_tau(s, a), tau in (0, 1), (b or 1, k) -> (b, k); a point value is a point mass."""
-        with torch.no_grad():
-            return self.q(obs, action, target=target)[:, None].expand(-1, tau.shape[-1])
+        """Z_tau(s, a) at levels tau in (0, 1): (b or 1, k) -> (b, k).
+
+        With `graph` it can be differentiated: by observations, actions, levels where the critic
+        reads them, and the online weights.
+        """
+        with torch.set_grad_enabled(graph):
+            return self._quantiles(obs, action, check_levels(tau, obs, action), target=target)
+
+    def _quantiles(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
+        """Z_tau(s, a) with a graph, at checked levels; a point value is a point mass."""
+        return self.q(obs, action, target=target)[:, None].expand(-1, tau.shape[-1])
 
     def particles(self, obs: Tensor, action: Tensor, n: int, *, target: bool = False) -> Tensor:
         """N equally likely returns, the quantiles at midpoint levels: (b, n)."""
@@ -151,6 +165,20 @@ class QuantileCritic(Critic, ABC):
             f"return and smears its distribution; try --critic.kappa {0.05 * spread:.1g}, or scale "
             "the rewards up (--train.return-unit, if they are normalised)"
         )
+
+
+def check_levels(tau: Tensor, obs: Tensor, action: Tensor) -> Tensor:
+    """Levels (b or 1, k) as observations (b, o) have them, or a refusal of what does not fit."""
+    shapes = " and ".join(str(tuple(x.shape)) for x in (obs, action))
+    if not (obs.dim() == action.dim() == 2 and len(obs) == len(action)):
+        wanted = "observations must be of shape (b, o) and actions of shape (b, a)"
+        raise UserError(f"{wanted}, got {shapes}")
+    levels = tau.to(obs)
+    fits = levels.dim() == 2 and len(levels) in (1, len(obs))
+    if not (fits and ((levels > 0) & (levels < 1)).all()):
+        rule = "must be within (0, 1) and of shape (b or 1, k)"
+        raise UserError(f"quantile levels {rule}, got {tau.tolist()!r:.80}")
+    return levels
 
 
 def summarise(pred: Tensor, y: Tensor) -> Metrics:

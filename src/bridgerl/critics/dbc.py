@@ -210,12 +210,9 @@ class DBC(QuantileCritic):
         atoms = self._atoms(obs, action, levels(measure, tau), walk, target=target)
         return risk_at(measure, atoms.flatten(1))
 
-    @torch.no_grad()
-    def quantiles(
-        self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
-    ) -> Tensor:
+    def _quantiles(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
         """Z_tau(s, a), averaged over heads: tau (b or 1, k) -> (b, k)."""
-        return self._atoms(obs, action, tau.to(obs)[:, None], target=target).mean(1)
+        return self._atoms(obs, action, tau[:, None], target=target).mean(1)
 
     def _atoms(
         self, obs: Tensor, action: Tensor, tau: Tensor, walk: Walk | None = None, *, target: bool

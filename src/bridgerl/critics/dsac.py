@@ -91,13 +91,10 @@ class DSAC(Critic):
         """Of the Gaussian, by its formula: (b,)."""
         return risk_of_gaussian(measure, *self._gaussian(obs, action, target=target))
 
-    def quantiles(
-        self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
-    ) -> Tensor:
+    def _quantiles(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
         """Mean + std * normal quantile: tau (b or 1, k) -> (b, k)."""
-        with torch.no_grad():
-            z = self._gaussian(obs, action, target=target)
-            return z.mean[:, None] + z.std[:, None] * torch.special.ndtri(tau.to(obs))
+        z = self._gaussian(obs, action, target=target)
+        return z.mean[:, None] + z.std[:, None] * torch.special.ndtri(tau)
 
     @torch.no_grad()
     def _target(self, batch: Batch, boot: Bootstrap) -> Tensor:

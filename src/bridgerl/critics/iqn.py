@@ -126,12 +126,9 @@ class IQN(QuantileCritic):
         z = self._returns(obs, action, levels(measure, tau), target=target)
         return risk_at(measure, z)
 
-    def quantiles(
-        self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
-    ) -> Tensor:
+    def _quantiles(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
         """Z_tau(s, a): tau (b or 1, k) -> (b, k)."""
-        with torch.no_grad():
-            return self._returns(obs, action, tau.to(obs), target=target)
+        return self._returns(obs, action, tau, target=target)
 
     def _regression(self, batch: Batch, boot: Bootstrap) -> tuple[Tensor, Tensor, Tensor]:
         """Predictions (b, h, k), ascending targets (b, n), levels (b or 1, k)."""

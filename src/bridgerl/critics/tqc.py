@@ -91,13 +91,9 @@ class TQC(QuantileCritic):
         """Of the pooled atoms, none dropped: (b,)."""
         return risk_of(measure, self._atoms(obs, action, target=target).flatten(1))
 
-    def quantiles(
-        self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
-    ) -> Tensor:
+    def _quantiles(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
         """Quantiles of the pooled atoms, a staircase in tau (b or 1, k): (b, k)."""
-        with torch.no_grad():
-            atoms = drop_top(self._atoms(obs, action, target=target), 0)
-            return sample_quantile(atoms, tau.to(obs))
+        return sample_quantile(drop_top(self._atoms(obs, action, target=target), 0), tau)
 
     @torch.no_grad()
     def _target(self, batch: Batch, boot: Bootstrap) -> Tensor:

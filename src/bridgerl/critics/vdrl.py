@@ -147,12 +147,10 @@ class VDRL(Critic):
         with torch.no_grad():
             return self._draw(obs, action, self._read_noise(n, obs), target=target).amin(1)
 
-    def quantiles(
-        self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
-    ) -> Tensor:
-        """Sample quantiles of particles: tau (b or 1, k) -> (b, k)."""
-        z = self.particles(obs, action, READ_SAMPLES, target=target).sort(-1).values
-        return sample_quantile(z, tau.to(obs))
+    def _quantiles(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
+        """Sample quantiles of particles, a staircase in tau (b or 1, k): (b, k)."""
+        z = self._draw(obs, action, self._read_noise(READ_SAMPLES, obs), target=target).amin(1)
+        return sample_quantile(z.sort(-1).values, tau)
 
     @torch.no_grad()
     def _target(self, batch: Batch, boot: Bootstrap) -> Tensor:

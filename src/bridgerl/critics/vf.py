@@ -204,14 +204,8 @@ class VF(Critic):
         tau = levels(measure, u.double()).clamp(TINY_LEVEL, 1 - TINY_LEVEL)
         return risk_at(measure, self._quantiles(obs, action, tau, target=target))
 
-    def quantiles(
-        self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool = False
-    ) -> Tensor:
-        """Where the flow carries the normal quantiles, as it keeps order: (b, k)."""
-        with torch.no_grad():
-            return self._quantiles(obs, action, tau.to(obs), target=target)
-
     def _quantiles(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
+        """Where the flow carries the normal quantiles, as it keeps order: (b, k)."""
         x = torch.cat([obs, action], -1)
         eps = torch.special.ndtri(tau).to(obs).expand(len(x), -1)
         z = self._flow(x, eps, torch.ones_like(eps[:1, :1]), target=target)
