@@ -215,12 +215,17 @@ class Terminates(Healthy):
         return obs, reward, self.at_fault, truncated, info
 
 
-class DictObservation(Healthy):
-    observation_space = gym.spaces.Dict({"a": Box(-1.0, 1.0, (2,))})
+class GraphObservation(Healthy):
+    observation_space = gym.spaces.Graph(Box(-1.0, 1.0, (2,)), None)
 
 
-class TupleObservation(Healthy):
-    observation_space = gym.spaces.Tuple([Box(-1.0, 1.0, (2,))])
+class TextInDict(Healthy):
+    observation_space = gym.spaces.Dict({"a": Box(-1.0, 1.0, (2,)), "b": gym.spaces.Text(3)})
+
+
+class FailsToBeMade(Healthy):
+    def __init__(self) -> None:
+        assert self.observation_space.shape == (0,)
 
 
 class EmptyObservation(Healthy):

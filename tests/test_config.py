@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bridgerl.actors import ACTORS
+from bridgerl.cli.train import Train
 from bridgerl.config import EvalConfig, LogConfig, RunConfig, SaveConfig, decode, encode, identity
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError
@@ -168,6 +169,16 @@ def test_a_warmup_that_was_chosen_stays_in_a_short_run() -> None:
     train = dataclasses.replace(changed().train, warmup=2_999)
     assert changed(steps=3_000, train=train).warmup == 2_999
     assert resolve("InvertedPendulum-v5").warmup == 1_000
+
+
+def test_a_presets_warmup_makes_way_for_a_short_run_on_the_command_line() -> None:
+    def typed(*words: str) -> int:
+        return Train.read(["--env", "InvertedPendulum-v5", *words]).config.warmup
+
+    assert typed() == typed("--steps", "1001") == 1_000
+    assert typed("--steps", "1000") == typed("--steps=1000") == 100
+    with pytest.raises(UserError, match="leaves nothing"):
+        typed("--steps", "500", "--train.warmup", "1000")
 
 
 def test_identity_knows_the_warmup_by_its_number() -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from bridgerl.streams import Streams
     from bridgerl.training.loop import Stopped, train
     from bridgerl.training.play import load_agent
+    from bridgerl.training.policy import Policy, load_policy
     from bridgerl.types import Batch, Bootstrap, EnvSpec
 
 __version__ = "0.2.0"
@@ -28,14 +29,15 @@ _MODULES = {
     "streams": "Streams",
     "training.loop": "Stopped train",
     "training.play": "load_agent",
+    "training.policy": "Policy load_policy",
     "types": "Batch Bootstrap EnvSpec",
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 # In pieces that type checkers can read.
 __all__ = ["ACTORS", "CRITICS", "Agent", "Batch", "Bootstrap", "BridgeError", "EnvSpec"]
-__all__ += ["RunConfig", "Stopped", "Streams", "__version__", "build_agent", "build_critic"]
-__all__ += ["load_agent", "resolve", "train"]
+__all__ += ["Policy", "RunConfig", "Stopped", "Streams", "__version__", "build_agent"]
+__all__ += ["build_critic", "load_agent", "load_policy", "resolve", "train"]
 
 
 def __getattr__(name: str) -> Any:

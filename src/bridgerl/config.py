@@ -3,18 +3,17 @@
 import dataclasses
 import math
 import re
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.critics import CRITICS, CriticConfig
-from bridgerl.errors import UserError, choose, require
+from bridgerl.errors import Unregistered, UserError, choose, require
 from bridgerl.ops.measures import parse
-
-C = TypeVar("C")
+from bridgerl.settings.codec import decode_fields as decode_fields
+from bridgerl.settings.environment import canonical_kwargs, canonical_wrapper
 
 LONGEST_WARMUP = 10_000
 """Steps of a warm-up that nobody chose, in a run long enough for them."""
@@ -125,6 +124,9 @@ class SaveConfig:
         _require_counts(self, "save", "every", "keep", "weights_every")
 
 
+ENVIRONMENT = ("env_kwargs", "env_wrappers", "env_time_limit", "env_frame_skip", "env_factory")
+"""Fields that say how an environment is made, beside its id."""
+
 SECTIONS = {"train": TrainConfig, "eval": EvalConfig, "log": LogConfig, "save": SaveConfig}
 
 
@@ -148,6 +150,17 @@ class RunConfig:
     """Folder that holds all runs."""
     name: str | None = None
     """Folder of this setting, in place of ACTOR-CRITIC-PRESET."""
+    env_kwargs: str | None = None
+    """Its keyword arguments as JSON, e.g. '{"terminate_when_unhealthy": false}'."""
+    env_wrappers: tuple[str, ...] = ()
+    """Wrappers, inner ones first, e.g. TimeAwareObservation 'ClipReward={"max_reward": 1}'; one of
+    your own is my_module:MyWrapper."""
+    env_time_limit: int | None = None
+    """Steps after which an episode is cut off, in place of the environment's own limit."""
+    env_frame_skip: int = 1
+    """Steps of the environment for which one action holds; their rewards are added up."""
+    env_factory: str | None = None
+    """Function that makes the environment, my_module:make_env; --env then only names it."""
     env_timeout: float | None = None
     """Seconds after which a reset or step of the environment that has not returned is a fault."""
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -163,6 +176,14 @@ class RunConfig:
         require(self.env != "", "env", self.env, "must name an environment, e.g. Hopper-v5")
         require(1 <= self.steps < 10**12, "steps", self.steps, "must be from 1 to 10**12 - 1")
         require(0 <= self.seed < 2**32, "seed", self.seed, "must be from 0 to 2**32 - 1")
+        object.__setattr__(self, "env_kwargs", canonical_kwargs(self.env_kwargs))
+        object.__setattr__(self, "env_wrappers", tuple(map(canonical_wrapper, self.env_wrappers)))
+        ok = self.env_time_limit is None or 1 <= self.env_time_limit < 10**9
+        require(ok, "env-time-limit", self.env_time_limit, "must be from 1 to 10**9 - 1, or None")
+        ok = 1 <= self.env_frame_skip <= 1000
+        require(ok, "env-frame-skip", self.env_frame_skip, "must be from 1 to 1000")
+        ok = self.env_factory is None or ":" in self.env_factory
+        require(ok, "env-factory", self.env_factory, "must be like my_module:make_env")
         ok = self.env_timeout is None or 0 < self.env_timeout < 10**6
         require(ok, "env-timeout", self.env_timeout, "must be positive and below 10**6, or None")
         if not (self.critic.distributional or parse(self.actor.risk).is_mean):
@@ -241,6 +262,10 @@ def encode(config: RunConfig) -> dict[str, Any]:
 def identity(data: dict[str, Any]) -> dict[str, Any]:
     """The part of an encoded config that decides the training trajectory, flat by flag name."""
     flat = {"env": data["env"], "seed": data["seed"]}
+    # Those with their defaults are left out, as they are by releases that did not know them.
+    defaults = {f.name: f.default for f in dataclasses.fields(RunConfig) if f.name in ENVIRONMENT}
+    given = {name: data.get(name, default) for name, default in defaults.items()}
+    flat |= {name: value for name, value in given.items() if value not in (defaults[name], [])}
     for section in ("actor", "critic", "train"):
         flat |= {f"{section}.{name}": value for name, value in data[section].items()}
     return flat | {"train.warmup": warmup_of(data["train"]["warmup"], data["steps"])}
@@ -255,45 +280,9 @@ def decode(data: object) -> RunConfig:
         value = data.get(part)
         if not isinstance(value, dict) or not isinstance(value.get("type"), str):
             raise UserError(f"config field {part} must be an object with a type")
+        if value["type"] not in table and re.fullmatch(r"[a-z][a-z0-9_]*", value["type"]):
+            hint = "install its package, or import the module that registers it, first"
+            raise Unregistered(f"{part} {value['type']!r} is not registered here; {hint}")
         fields = {k: v for k, v in value.items() if k != "type"}
         parts[part] = decode_fields(choose(part, value["type"], table), fields, part)
     return decode_fields(RunConfig, data | parts, "config")
-
-
-def decode_fields(cls: type[C], data: dict[str, Any], where: str) -> C:
-    """Build a dataclass from JSON values, each of its annotated type.
-
-    A field may be missing if it has a default: what was written before the field came keeps its
-    meaning. Anything unknown is refused.
-    """
-    hints = get_type_hints(cls)
-    fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
-    empty = dataclasses.MISSING
-    needed = {f.name for f in fields if f.default is empty and f.default_factory is empty}
-    wrong = sorted((set(data) - {f.name for f in fields}) | (needed - set(data)))
-    if wrong:
-        raise UserError(f"config section {where}: unknown or missing fields {', '.join(wrong)}")
-    return cls(**{k: _decode_value(hints[k], v, f"{where}.{k}") for k, v in data.items()})
-
-
-def _decode_value(hint: Any, value: Any, where: str) -> Any:
-    """Check one JSON value against its annotation: a bool is no int, a float holds its int."""
-    origin, args = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):
-        if value is None and type(None) in args:
-            return None
-        return _decode_value(next(a for a in args if a is not type(None)), value, where)
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_decode_value(args[0], v, where) for v in value)
-    if origin is Literal and value in args:
-        return value
-    section = isinstance(hint, type) and dataclasses.is_dataclass(hint)
-    if section and isinstance(value, dict):
-        return decode_fields(hint, value, where)
-    if hint is Path and isinstance(value, str):
-        return Path(value)
-    if hint is float and (type(value) is float or (type(value) is int and abs(value) < 2**53)):
-        return float(value)
-    if type(value) is hint or (section and isinstance(value, hint)):
-        return value
-    raise UserError(f"config field {where} cannot be {value!r}")

@@ -27,6 +27,10 @@ class UserError(BridgeError):
     exit_code = 2
 
 
+class Unregistered(UserError):
+    """A config names an actor or a critic of a package that is not here."""
+
+
 class Busy(UserError):
     """Somebody else is writing there."""
 
@@ -56,9 +60,17 @@ def require(ok: bool, name: str, value: object, rule: str) -> None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` with the closest known name, or the empty string."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else ""
+    """`; did you mean X?` with the closest known name, or the empty string.
+
+    A flag may be called by its last word: dashes and sections make all flags alike.
+    """
+    names: dict[str, str] = {}
+    for name in known:
+        bare = name.lstrip("-")
+        names.setdefault(bare, name)
+        names.setdefault(bare.rpartition(".")[2] if name.startswith("--") else bare, name)
+    close = difflib.get_close_matches(word.lstrip("-"), names, n=1)
+    return f"; did you mean {names[close[0]]}?" if close else ""
 
 
 def choose(kind: str, name: str, table: Mapping[str, T]) -> T:

@@ -1,8 +1,8 @@
 """The words every layer shares: transitions, and what actor and critic may know of each other."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -33,6 +33,8 @@ class EnvSpec:
     env_id: str
     obs_dim: int
     action_dim: int
+    spaces: dict[str, Any] | None = field(default=None, compare=False, repr=False)
+    """Its own spaces as JSON values, where they are known."""
 
 
 QFn = Callable[[Tensor, Tensor], Tensor]

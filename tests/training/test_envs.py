@@ -9,8 +9,9 @@ import pytest
 
 from bridgerl.cli.main import main
 from bridgerl.errors import EnvFault
-from bridgerl.training.envs import Task, check_spaces, make
+from bridgerl.training.envs import Task, check_spaces
 from bridgerl.training.probe import check_env
+from bridgerl.training.recipe import Recipe
 from conftest import Run
 
 MIDDLE = np.zeros(2, np.float32)
@@ -181,7 +182,7 @@ def test_check_env_finds_good_environments_reproducible(env_id: str) -> None:
     facts = check_env(env_id, steps=60)
     assert facts["reproducible"] is True
     assert facts["env"] == env_id
-    spec = check_spaces(env_id, make(env_id))
+    spec = check_spaces(env_id, Recipe(env_id).make())
     assert (facts["obs_dim"], facts["action_dim"]) == (spec.obs_dim, spec.action_dim)
 
 

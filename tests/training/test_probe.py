@@ -1,5 +1,6 @@
 """What is known of an environment and of arithmetic, and what a changed one does to a resume."""
 
+import importlib
 import json
 import random
 import sys
@@ -17,7 +18,7 @@ from bridgerl.cli.main import main
 from bridgerl.runs import store
 from bridgerl.runs.folder import RunFolder
 from bridgerl.training.envs import Task
-from bridgerl.training.probe import MOST_SECONDS, behaves_as, sample
+from bridgerl.training.probe import MOST_SECONDS, changes, sample
 from conftest import TINY, environment, finished
 
 POINT = "toy_envs:Point-v0"
@@ -30,15 +31,15 @@ def test_a_sample_is_of_the_environment_alone() -> None:
     assert found is not None
     assert found["steps"] <= 100
     task.replay((3,), np.ones((7, 2), np.float32))
-    assert behaves_as(task, found)
-    assert behaves_as(Task(POINT, 0), found)
-    assert not behaves_as(Task(POINT, 1), found)
-    assert not behaves_as(Task("toy_envs:Coin-v0", 0), found)
+    assert changes(task, found) is None
+    assert changes(Task(POINT, 0), found) is None
+    assert changes(Task(POINT, 1), found)
+    assert "other layers" in str(changes(Task("toy_envs:Coin-v0", 0), found))
 
 
 @pytest.mark.parametrize("known", [{}, {"steps": 10**12, "sha256": "x"}, {"steps": -1}, "x", 3])
 def test_a_forged_sample_is_another_environment(known: Any) -> None:
-    assert not behaves_as(Task(POINT, 0), known)
+    assert changes(Task(POINT, 0), known)
 
 
 def test_a_slow_environment_is_sampled_for_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +53,7 @@ def test_a_slow_environment_is_sampled_for_a_moment_only(monkeypatch: pytest.Mon
     found = sample(task)
     assert found is not None
     assert 1 <= found["steps"] <= 3
-    assert behaves_as(task, found)
+    assert changes(task, found) is None
 
 
 def test_a_sample_leaves_global_generators_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,6 +79,8 @@ def test_an_environment_with_a_fault_has_no_sample() -> None:
 
 def _train(out: Path, *more: str, steps: int = 600) -> tuple[int, Path]:
     words = [str(steps) if word == "600" else word for word in TINY]
+    if any(word.startswith("--env=") for word in more):
+        words = [word for word in words if word not in ("--env", POINT)]
     code = main([*words, "--quiet", "--out", str(out), *more])
     return code, next(out.glob("*/*/seed0"))
 
@@ -109,6 +112,58 @@ def test_an_environment_that_changed_under_a_run_is_noticed_at_resume(
     code, run = _train(tmp_path)
     assert (code, _exact(run)) == (0, False)
     assert f"not bit-exact: {CHANGED}" in capsys.readouterr().err
+
+
+OWN = """
+import gymnasium as gym
+from toy_envs import Point
+{comment}
+class Far(Point):
+    def step(self, action):
+        obs, reward, _, truncated, info = super().step(action)
+        return obs, reward, bool(abs(obs[0]) > {limit}), truncated, info
+gym.register("Far-v0", Far, max_episode_steps=50)
+"""
+
+
+def test_a_termination_rule_that_no_first_step_meets_is_noticed_by_its_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def trained(steps: int, limit: float, comment: str = "") -> bool:
+        (tmp_path / "far_env.py").write_text(OWN.format(limit=limit, comment=comment))
+        for name in [n for n in sys.modules if n == "far_env"]:
+            del sys.modules[name]
+        gym.registry.pop("Far-v0", None)
+        importlib.invalidate_caches()
+        code, run = _train(tmp_path / "out", "--env=far_env:Far-v0", steps=steps)
+        assert code == 0
+        return _exact(run)
+
+    assert trained(200, 100.0)
+    assert trained(300, 100.0, comment="# Layout is no code.")
+    assert capsys.readouterr().err == ""
+    assert not trained(400, 200.0)
+    assert f"{CHANGED}: other code in far_env" in capsys.readouterr().err
+
+
+def test_other_registered_arguments_are_noticed_at_resume() -> None:
+    known = sample(Task("toy_envs:Loud1-v0", 0))
+    gym.registry["Loud1-v0"].kwargs["factor"] = 1.5
+    try:
+        assert changes(Task("toy_envs:Loud1-v0", 0), known) == "other arguments"
+    finally:
+        gym.registry["Loud1-v0"].kwargs["factor"] = 1.0
+
+
+def test_a_sample_of_an_earlier_release_is_compared_by_its_checksum_alone() -> None:
+    found = sample(Task(POINT, 0))
+    assert found is not None
+    assert set(found.pop("made")) >= {"settings", "spaces", "layers", "code in toy_envs"}
+    assert changes(Task(POINT, 0), found) is None
+    first_steps = "other spaces, time limit or first steps of one seed"
+    assert changes(Task(POINT, 1), found) == first_steps
 
 
 def test_an_episode_that_would_have_ended_is_not_gone_on_with(

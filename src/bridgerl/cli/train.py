@@ -1,21 +1,23 @@
 """The verbs `train` and `check-env`."""
 
+import contextlib
 import inspect
 import json
 import sys
-from dataclasses import dataclass
-from typing import Annotated, Self
+from dataclasses import dataclass, replace
+from typing import Annotated, Self, cast
 
 import tyro
 
 from bridgerl.actors import ACTORS
 from bridgerl.cli.flags import HELP, flags_of, parse, take
-from bridgerl.config import RunConfig
+from bridgerl.config import ENVIRONMENT, RunConfig
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError
 from bridgerl.presets import PRESETS, environments, resolve
 from bridgerl.training.loop import Stopped, train
 from bridgerl.training.probe import check_env
+from bridgerl.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,9 @@ class Train:
             if not HELP & set(rest):
                 raise UserError("train needs --env, e.g. --env Hopper-v5 (see bridgerl list)")
             picks["--env"] = environments()[0]
-        default = resolve(*picks.values())
+        default = _shortened(resolve(*picks.values()), rest)
+        if HELP & set(rest):  # It has no default, whatever the others are shown for.
+            default = replace(default, env=cast(str, tyro.MISSING))
         known = [*picks, "--quiet", *flags_of(default)]
         options = {"default": default, "description": _description()}
         return cls(parse(RunConfig, rest, "train", known, **options), "--quiet" in args)
@@ -52,6 +56,16 @@ class Train:
             print(f"bridgerl: {stop}", file=sys.stderr)
             return stop.exit_code
         return 0
+
+
+def _shortened(default: RunConfig, words: list[str]) -> RunConfig:
+    """The defaults of a run of as many steps as are typed: a preset's warm-up must fit in them."""
+    typed = {"--steps": ""}
+    with contextlib.suppress(UserError):
+        take(words, typed)
+    if typed["--steps"].isdecimal() and int(typed["--steps"]) <= default.warmup:
+        return replace(default, train=replace(default.train, warmup=None))
+    return default
 
 
 def _description() -> str:
@@ -74,16 +88,27 @@ class CheckEnv:
 
     env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
     """Gymnasium id, e.g. Hopper-v5 or my_module:MyEnv-v0."""
+    env_kwargs: str | None = None
+    """Its keyword arguments as JSON."""
+    env_wrappers: tuple[str, ...] = ()
+    """Wrappers, inner ones first."""
+    env_time_limit: int | None = None
+    """Steps after which an episode is cut off."""
+    env_frame_skip: int = 1
+    """Steps for which one action holds."""
+    env_factory: str | None = None
+    """Function that makes it, my_module:make_env."""
     json: bool = False
     """Print JSON."""
 
     def __call__(self) -> int:
         """Exit 0 when the environment is fit, 2 or 3 with the reason."""
-        facts = check_env(self.env)
+        given = {name: getattr(self, name) for name in ENVIRONMENT}
+        facts = check_env(Recipe.of(replace(resolve(self.env), **given)))
         text = f"{self.env} is fit: {facts['obs_dim']} observations, {facts['action_dim']} actions"
         text += ", resumes exactly" if facts["reproducible"] else ", but does not resume exactly"
         text += ": it remembers earlier episodes" if facts["remembers"] else ""
         if facts["time_limit"] is None:
-            text += "; it has no time limit, so --eval.max-steps ends evaluation episodes"
+            text += "; no time limit is known, --eval.max-steps ends evaluation episodes"
         print(json.dumps(facts) if self.json else text)
         return 0

@@ -2,17 +2,17 @@
 
 import contextlib
 import errno
-import importlib.metadata
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from bridgerl.config import RunConfig, decode, encode, identity, warmup_of
-from bridgerl.errors import BridgeError, StorageFault, UserError, choose, printable
+from bridgerl.errors import BridgeError, StorageFault, Unregistered, UserError, choose, printable
 from bridgerl.presets import command_of
 from bridgerl.runs import ending, findings, records, store
 from bridgerl.runs.lock import RunLock
+from bridgerl.runs.versions import versions as versions
 
 if TYPE_CHECKING:
     from bridgerl.types import EnvSpec
@@ -99,6 +99,7 @@ class RunFolder:
     def write_config(self, config: RunConfig, spec: "EnvSpec") -> None:
         """Write config, sizes, versions and command, if that is not what is there."""
         data = {"config": encode(config), "sizes": _sizes(spec), "versions": versions()}
+        data |= {"spaces": spec.spaces} if spec.spaces else {}
         with contextlib.suppress(UserError):  # A preset of one's own has no command.
             data["command"] = command_of(config)
         sealed = store.to_sealed_json(data)
@@ -132,6 +133,10 @@ class RunFolder:
         obs, action = (self.stored()["sizes"][name] for name in SIZES)
         return obs, action
 
+    def spaces(self) -> dict[str, Any] | None:
+        """The task's own spaces as JSON values; earlier releases wrote none."""
+        return self.stored().get("spaces")
+
     def holds(self, config: RunConfig | dict[str, Any]) -> bool:
         """Whether this is the run of a config, given as such or encoded."""
         wanted = config if isinstance(config, dict) else store.plain(encode(config))
@@ -151,6 +156,8 @@ class RunFolder:
     def _decoded(self, data: dict[str, Any]) -> RunConfig:
         try:
             return decode(data)
+        except Unregistered as error:
+            raise UserError(f"{self.path}: {error}") from None
         except (UserError, ValueError, TypeError, OverflowError) as error:
             raise StorageFault(f"{self.config_file} is damaged: {error}") from None
 
@@ -223,8 +230,6 @@ class RunFolder:
             return done is not None and done["step"] >= steps and self.holds(config)
         return False
 
-    # Checkpoints by name; what is in them is `checkpoint`'s to know.
-
     def checkpoint(self, kind: str, step: int) -> Path:
         """`step-000000050000` for a full checkpoint, `weights-...` for weights alone."""
         return self.ckpt / f"{kind}-{step:012d}"
@@ -283,12 +288,6 @@ class RunFolder:
 def step_of(checkpoint: Path) -> int:
     """The step in a checkpoint's name."""
     return int(checkpoint.name.rpartition("-")[2])
-
-
-def versions() -> dict[str, str]:
-    """Releases that decide a trajectory, recorded in every run."""
-    names = ("bridgerl", "torch", "numpy", "gymnasium", "mujoco")
-    return {name: importlib.metadata.version(name) for name in names}
 
 
 def _sizes(spec: "EnvSpec") -> dict[str, int]:

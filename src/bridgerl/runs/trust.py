@@ -2,9 +2,30 @@
 
 import importlib
 import os
+import re
 import sys
+from typing import TYPE_CHECKING
 
 from bridgerl.errors import UserError
+from bridgerl.settings.environment import read_object, read_wrapper, texts
+
+if TYPE_CHECKING:
+    from bridgerl.config import RunConfig
+
+_TRUSTED: set[str] = set()
+"""Environments by id whose keyword arguments the user trusts."""
+
+
+def require_trusted(config: "RunConfig", where: object) -> None:
+    """Refuse what a run folder names if it would import a module, or open a file, by a name."""
+    wrappers = [read_wrapper(text) for text in config.env_wrappers]
+    for name in (config.env, config.env_factory or "", *(name for name, _ in wrappers)):
+        require_imported(name, where)
+    given = [read_object(config.env_kwargs or "{}", "--env-kwargs"), *(a for _, a in wrappers)]
+    odd = [text for values in given for text in texts(values) if re.search(r"[:./\\]", text)]
+    if odd and config.env not in _TRUSTED:
+        what = f"{where} hands {odd[0]!r:.80} to {config.env}, which may name code or a file"
+        raise UserError(f"{what}; if you trust it, add --trust-env {config.env}")
 
 
 def require_imported(env_id: str, where: object) -> None:
@@ -16,13 +37,18 @@ def require_imported(env_id: str, where: object) -> None:
 
 
 def import_module(name: str) -> None:
-    """Import the module of environments that the user names, alone or in an id."""
+    """Trust what the user names: modules, alone or in an id, and plain ids, with commas between."""
     find_modules_here()
-    try:
-        importlib.import_module(name.partition(":")[0])
-    except Exception as error:
-        text = " ".join(str(error).split())
-        raise UserError(f"--trust-env {name} cannot be imported: {text}") from error
+    for part in name.split(","):
+        _TRUSTED.add(part)
+        module, colon, _ = part.partition(":")
+        if not colon and not all(word.isidentifier() for word in module.split(".")):
+            continue  # The id of an environment that is registered without a module.
+        try:
+            importlib.import_module(module)
+        except Exception as error:
+            text = " ".join(str(error).split()) or type(error).__name__
+            raise UserError(f"--trust-env {part} cannot be imported: {text}") from error
 
 
 def find_modules_here() -> None:

@@ -2,17 +2,18 @@
 
 import importlib
 import sys
-import warnings
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
 
-from bridgerl.errors import EnvFault, UserError, nearest
-from bridgerl.runs.trust import find_modules_here
+from bridgerl.errors import EnvFault, UserError
 from bridgerl.streams import derive_seed
 from bridgerl.training.noise import register_noisy
+from bridgerl.training.recipe import Recipe, lift_time_limit, time_limit_of
 from bridgerl.training.risky import register_risky
+from bridgerl.training.spaces import KINDS, Bounds, encode, flattened, parts
 from bridgerl.training.watchdog import Watched
 from bridgerl.types import EnvSpec
 
@@ -45,7 +46,7 @@ class Task:
 
     def __init__(
         self,
-        env_id: str,
+        env: str | Recipe,
         seed: int,
         purpose: str = "env",
         *,
@@ -53,30 +54,41 @@ class Task:
         timeout: float | None = None,
     ) -> None:
         """`limited`: whether its time limit holds, if it has one; `timeout`: seconds per call."""
-        self.env = make(env_id, limited=limited)
+        self.recipe = Recipe(env) if isinstance(env, str) else env
+        plain = self.recipe.make()
+        self.time_limit = time_limit_of(plain)
+        """Steps after which an episode is cut off, if the environment says so."""
+        if not limited:
+            lift_time_limit(plain)
+        self.env = flattened(plain)
         try:
-            self.spec = check_spaces(env_id, self.env)
+            spec = check_spaces(self.recipe.env_id, self.env)
         except UserError:
             self.env.close()
             raise
+        action = encode(plain.action_space, bounds=True)
+        own = {"observation": encode(plain.observation_space), "action": action}
+        self.spec = replace(spec, spaces=own)
         if timeout is not None:
             self.env = Watched(self.env, timeout, self._fault)
         self.actions: list[np.ndarray] = []
         self._seed, self._purpose, self._episode_seed = seed, purpose, 0
+        self._timeout = timeout
         space = self.env.action_space
         assert isinstance(space, gym.spaces.Box)
-        self._shape, self._dtype = space.shape, space.dtype
+        self._in_bounds = Bounds(space)
         self._obs_shape = self.env.observation_space.shape
-        self._half_low = 0.5 * space.low.astype(np.float64).reshape(-1)
-        self._half_high = 0.5 * space.high.astype(np.float64).reshape(-1)
         data: Any = getattr(self.env.unwrapped, "data", None)
         self._mujoco_data = data if isinstance(data, _mujoco.MjData) else None
         self.obs, self.reward = np.zeros(self.spec.obs_dim, np.float32), 0.0
 
-    @property
-    def time_limit(self) -> int | None:
-        """Steps after which an episode is cut off, if the environment says so."""
-        return None if self.env.spec is None else gym.spec(self.env.spec.id).max_episode_steps
+    def twin(self, purpose: str) -> "Task":
+        """Another of the same recipe and seed, for episodes of another purpose."""
+        twin = Task(self.recipe, self._seed, purpose, timeout=self._timeout)
+        if twin.env.unwrapped is self.env.unwrapped:
+            hint = "every call must make a new one"
+            raise UserError(f"{self.recipe.factory} returns one environment again; {hint}")
+        return twin
 
     def reset(self, *key: int) -> np.ndarray:
         """Begin the episode with this key; returns its first observation, float32."""
@@ -94,12 +106,8 @@ class Task:
     def step(self, action: np.ndarray) -> Outcome:
         """Apply an action in [-1, 1]; a silent MuJoCo reset counts as a truncation."""
         self.actions.append(action)
-        # Written so that -1 and 1 meet the bounds exactly.
-        wide = action.astype(np.float64)
-        scaled = (1.0 - wide) * self._half_low + (1.0 + wide) * self._half_high
         try:
-            scaled = scaled.astype(self._dtype).reshape(self._shape)
-            obs, reward, terminated, truncated, _ = self.env.step(scaled)
+            obs, reward, terminated, truncated, _ = self.env.step(self._in_bounds(action))
         except EnvFault:
             raise
         except (Exception, SystemExit) as error:
@@ -190,36 +198,14 @@ def _number(value: Any) -> float | None:
     return array.item() if known else None
 
 
-def make(env_id: str, *, limited: bool = True) -> gym.Env[Any, Any]:
-    """Make a registered or `module:Name-v0` environment, or refuse with the nearest id."""
-    _mujoco.set_mju_user_warning(lambda _: None)  # Or MUJOCO_LOG.TXT appears; we read counters.
-    if ":" in env_id:
-        find_modules_here()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            # Its checker only warns, and in the middle of our output; ours refuses.
-            limit = None if limited else -1
-            return gym.make(env_id, max_episode_steps=limit, disable_env_checker=True)
-    except (gym.error.NameNotFound, gym.error.VersionNotFound, gym.error.NamespaceNotFound):
-        module = env_id[: env_id.find(":") + 1]
-        hint = nearest(env_id, [module + name for name in gym.registry])
-        raise UserError(f"unknown environment {env_id!r}{hint or '; see bridgerl list'}") from None
-    except ModuleNotFoundError as error:
-        what = str(error).partition(".")[0]  # Gymnasium adds two sentences.
-        hint = "is it installed, or on PYTHONPATH?"
-        raise UserError(f"environment {env_id!r} cannot be made: {what}; {hint}") from None
-    except (Exception, SystemExit) as error:
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"environment {env_id!r} cannot be made: {text}") from error
-
-
 def check_spaces(env_id: str, env: gym.Env[Any, Any]) -> EnvSpec:
     """Sizes of a task, or a refusal that names the space and what is wanted."""
     obs, action = env.observation_space, env.action_space
     if not isinstance(obs, gym.spaces.Box):
         hint = "a Box is needed (wrap it, e.g. with gymnasium.wrappers.FlattenObservation)"
-        raise UserError(f"{env_id} has a {type(obs).__name__} observation space; {hint}")
+        odd = [type(part).__name__ for part in parts(obs)[1:] if not isinstance(part, KINDS)]
+        inside = f" with a {odd[0]} in it" if odd else ""
+        raise UserError(f"{env_id} has a {type(obs).__name__} observation space{inside}; {hint}")
     if not isinstance(action, gym.spaces.Box):
         hint = "continuous control needs a Box with finite bounds"
         raise UserError(f"{env_id} has a {type(action).__name__} action space; {hint}")

@@ -20,8 +20,9 @@ from bridgerl.runs.records import evaluations_of
 from bridgerl.training.display import Display
 from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import evaluate
-from bridgerl.training.probe import behaves_as, sample
+from bridgerl.training.probe import changes, sample
 from bridgerl.training.process import StopSignal, check_device, tuned_process
+from bridgerl.training.recipe import MakeEnv, Recipe, name_of
 from bridgerl.training.replay import check_memory
 from bridgerl.training.state import ENVIRONMENT, Counters, RunState
 from bridgerl.training.step import TrainStep
@@ -42,12 +43,18 @@ class Stopped(Exception):
         self.exit_code = 128 + number
 
 
-def train(config: RunConfig, *, quiet: bool = False) -> Path:
-    """Train, or resume, one run; returns its folder. Nothing is written before all fits."""
+def train(config: RunConfig, *, make_env: MakeEnv | None = None, quiet: bool = False) -> Path:
+    """Train, or resume, one run; returns its folder. Nothing is written before all fits.
+
+    `make_env` makes the environment in place of the config's id, anew at every call.
+    """
     config = checked(config)
+    if make_env is not None:
+        config = replace(config, env_factory=name_of(make_env))
     run = RunFolder(config.folder)
     check_device(config.train.device)
-    with contextlib.closing(Task(config.env, config.seed, timeout=config.env_timeout)) as task:
+    recipe = Recipe.of(config, make_env)
+    with contextlib.closing(Task(recipe, config.seed, timeout=config.env_timeout)) as task:
         config = settle_threads(settle_warmup(config), task.spec)
         check_memory(task.spec, min(config.train.buffer_size, config.steps))
         run.check(config, task.spec)
@@ -90,7 +97,7 @@ class Trainer:
         self.state = RunState(config, task)
         self.agent = self.state.agent
         self.step = TrainStep(self.state, config.train, config.warmup)
-        self.eval_task = Task(config.env, config.seed, "eval", timeout=config.env_timeout)
+        self.eval_task = task.twin("eval")
         self._failed_saves, self._warned = 0, set[str]()
         self._clock = (time.monotonic(), 0)
         self._overhead = {"eval_seconds": 0.0, "checkpoint_seconds": 0.0}
@@ -259,14 +266,11 @@ class Trainer:
 
     def _watch_environment(self, known: Any) -> list[str]:
         """Compare the environment with what is known of it; later starts will know it."""
-        config = self.config
-        copy = Task(config.env, config.seed, "sample", timeout=config.env_timeout)
-        with contextlib.closing(copy):
+        with contextlib.closing(self.task.twin("sample")) as copy:
             self.state.sample = known or sample(copy)
-            if known is None or behaves_as(copy, known):
-                return []
-        what = "other spaces, time limit or first steps of one seed"
-        return [f"the environment is not the one that the run began with: {what}"]
+            what = None if known is None else changes(copy, known)
+        begun = "the environment is not the one that the run began with"
+        return [f"{begun}: {what}"] if what else []
 
     def _finish(self) -> None:
         c = self.counters

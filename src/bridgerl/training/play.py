@@ -16,11 +16,12 @@ from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs import checkpoint, store
 from bridgerl.runs.folder import RunFolder, Which, step_of
 from bridgerl.runs.tensors import check_fit, without_prefix
-from bridgerl.runs.trust import require_imported
+from bridgerl.runs.trust import require_trusted
 from bridgerl.streams import Streams
 from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import evaluate
 from bridgerl.training.process import tuned_process
+from bridgerl.training.recipe import Recipe
 from bridgerl.types import EnvSpec
 
 
@@ -96,9 +97,9 @@ def playing(run: Path, weights: Which, episodes: int, seed: int) -> Iterator[Pla
     """
     folder = RunFolder(run)
     config = folder.read_config()
-    require_imported(config.env, run)
+    require_trusted(config, run)
     config = replace(config, eval=replace(config.eval, episodes=episodes))
-    with closing(Task(config.env, seed, "play", timeout=config.env_timeout)) as task:
+    with closing(Task(Recipe.of(config), seed, "play", timeout=config.env_timeout)) as task:
         agent, step = load_agent(run, weights)
         if task.spec != _spec(folder):
             raise UserError(f"{config.env} has other sizes now than when {run} was trained")

@@ -1,38 +1,46 @@
 """What an environment does under fixed seeds and actions: is it reproducible, is it as before."""
 
+import ast
 import hashlib
 import itertools
 import json
 import math
 import random
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from bridgerl.errors import EnvFault
-from bridgerl.runs.folder import versions
+from bridgerl.runs.versions import versions
 from bridgerl.training.envs import Task
+from bridgerl.training.recipe import Recipe, describe
+from bridgerl.training.watchdog import Watched
 
 MOST_STEPS = 100
 MOST_SECONDS = 0.1
 """A sample of an environment ends with the step that exceeds either."""
+KNOWN = ("gymnasium.", "bridgerl.", "builtins", "typing", "abc")
+"""Modules whose code the fingerprint of a run knows by their releases."""
 
 
-def check_env(env_id: str, steps: int = 200) -> dict[str, Any]:
+def check_env(env: str | Recipe, steps: int = 200) -> dict[str, Any]:
     """Step an environment with one seed and the same actions, anew and again, and compare bits."""
-    with closing(Task(env_id, 0, "check")) as task, closing(Task(env_id, 0, "check")) as other:
+    with closing(Task(env, 0, "check")) as task, closing(task.twin("check")) as other:
         first, again, anew = (list(_trace(t, steps)) for t in (task, task, other))
     facts = {"obs_dim": task.spec.obs_dim, "action_dim": task.spec.action_dim}
     facts |= {"reproducible": first == again == anew, "remembers": first == anew != again}
-    return {"env": env_id} | facts | {"time_limit": task.time_limit, "versions": versions()}
+    end = {"time_limit": task.time_limit, "versions": versions()}
+    return {"env": task.spec.env_id} | facts | end
 
 
 def sample(task: Task, steps: int | None = None) -> dict[str, Any] | None:
-    """A checksum of spaces, time limit and first transitions, and how many these are.
+    """What an environment is made of, and a checksum of its first transitions, so many steps.
 
     None if the environment has a fault: who trains on it is told soon enough. Global generators
     that it may draw from stay as they are.
@@ -52,13 +60,71 @@ def sample(task: Task, steps: int | None = None) -> dict[str, Any] | None:
     finally:
         random.setstate(generators[0])
         np.random.set_state(generators[1])  # noqa: NPY002
-    return {"steps": count, "sha256": digest.hexdigest()}
+    return {"steps": count, "sha256": digest.hexdigest(), "made": made_of(task)}
 
 
-def behaves_as(task: Task, known: Any) -> bool:
-    """Whether a sample with as many steps is the one that is known."""
-    steps = known.get("steps") if isinstance(known, dict) else None
-    return type(steps) is int and sample(task, steps) == known
+def changes(task: Task, known: Any) -> str | None:
+    """What is not as in a sample that is known, in words; None if all is."""
+    known = known if isinstance(known, dict) else {}
+    steps, then = known.get("steps"), known.get("made")
+    then = then if isinstance(then, dict) else {}
+    found = sample(task, steps) if type(steps) is int else None
+    now = {} if found is None else found["made"]
+    # Earlier releases wrote nothing of what it is made of.
+    names = [n for n in sorted(then.keys() | now.keys()) if then and then.get(n) != now.get(n)]
+    same = found is not None and found["sha256"] == known.get("sha256")
+    if same and not names:
+        return None
+    what = [f"other {name}" for name in names]
+    return ", ".join(what or ["other spaces, time limit or first steps of one seed"])
+
+
+def made_of(task: Task) -> dict[str, Any]:
+    """What it is made of by name: recipe, spaces, layers, the code of what is not Gymnasium's."""
+    # A run may be watched later: that changes nothing of what it does.
+    layers = [type(env) for env in _layers(task.env) if not isinstance(env, Watched)]
+    names = {kind.__module__ for layer in layers for kind in layer.__mro__}
+    spec = task.env.unwrapped.spec
+    arguments = {} if spec is None else spec.kwargs
+    code = {f"code in {name}": _code(name) for name in names if not name.startswith(KNOWN)}
+    return {
+        "settings": describe(task.recipe),
+        "arguments": json.dumps(arguments, sort_keys=True, default=_kind),
+        "spaces": _checksum(json.dumps(task.spec.spaces, sort_keys=True)),
+        "time limit": task.time_limit,
+        "layers": [_path(layer) for layer in layers],
+        **code,
+    }
+
+
+def _layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
+    """An environment and those inside of it, the outermost first."""
+    yield env
+    while isinstance(env, gym.Wrapper):
+        env = env.env
+        yield env
+
+
+def _path(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _kind(value: object) -> Any:
+    """What stands for a value that is no JSON: an array's numbers, or else its type alone."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else _path(type(value))
+
+
+def _code(module: str) -> str | None:
+    """A checksum of a module's statements, whatever its comments and its layout."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    try:
+        return None if file is None else _checksum(ast.dump(ast.parse(Path(file).read_bytes())))
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _description(task: Task) -> str:
@@ -68,7 +134,8 @@ def _description(task: Task) -> str:
         for s in spaces
         if isinstance(s, gym.spaces.Box)
     ]
-    return json.dumps([task.spec.env_id, task.time_limit, bounds])
+    registered = None if task.env.spec is None else gym.spec(task.env.spec.id).max_episode_steps
+    return json.dumps([task.spec.env_id, registered, bounds])
 
 
 def _trace(task: Task, steps: int) -> Iterator[bytes]:

@@ -38,7 +38,7 @@ def calibrate(
     with playing(run, weights, 1, seed) as player:
         train, longest = player.config.train, player.config.eval.max_steps
         plan = Plan(
-            player.config.env,
+            player.task.recipe,
             *shape,
             train.discount,
             seed,

@@ -16,6 +16,7 @@ from bridgerl.agent import Agent
 from bridgerl.errors import EnvFault, UserError
 from bridgerl.streams import derive_seed
 from bridgerl.training.envs import Task
+from bridgerl.training.recipe import Recipe
 from bridgerl.truth.values import TAIL
 
 Policy = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -49,7 +50,7 @@ def horizon(discount: float) -> int:
 class Plan(NamedTuple):
     """How many returns of what are wanted."""
 
-    env: str
+    env: str | Recipe
     states: int
     returns: int
     """Of each state."""

@@ -1,0 +1,1 @@
+"""Settings as data: how dataclasses are read from JSON, and what an environment's settings say."""

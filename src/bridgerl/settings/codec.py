@@ -1,0 +1,49 @@
+"""Dataclasses from JSON values, each checked against its annotation."""
+
+import dataclasses
+import types
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from bridgerl.errors import UserError
+
+C = TypeVar("C")
+
+
+def decode_fields(cls: type[C], data: dict[str, Any], where: str) -> C:
+    """Build a dataclass from JSON values, each of its annotated type.
+
+    A field may be missing if it has a default: what was written before the field came keeps its
+    meaning. Anything unknown is refused.
+    """
+    hints = get_type_hints(cls)
+    fields = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
+    empty = dataclasses.MISSING
+    needed = {f.name for f in fields if f.default is empty and f.default_factory is empty}
+    wrong = sorted((set(data) - {f.name for f in fields}) | (needed - set(data)))
+    if wrong:
+        raise UserError(f"config section {where}: unknown or missing fields {', '.join(wrong)}")
+    return cls(**{k: _decode_value(hints[k], v, f"{where}.{k}") for k, v in data.items()})
+
+
+def _decode_value(hint: Any, value: Any, where: str) -> Any:
+    """Check one JSON value against its annotation: a bool is no int, a float holds its int."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        return _decode_value(next(a for a in args if a is not type(None)), value, where)
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_decode_value(args[0], v, where) for v in value)
+    if origin is Literal and value in args:
+        return value
+    section = isinstance(hint, type) and dataclasses.is_dataclass(hint)
+    if section and isinstance(value, dict):
+        return decode_fields(hint, value, where)
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if hint is float and (type(value) is float or (type(value) is int and abs(value) < 2**53)):
+        return float(value)
+    if type(value) is hint or (section and isinstance(value, hint)):
+        return value
+    raise UserError(f"config field {where} cannot be {value!r}")

@@ -1,0 +1,164 @@
+"""A loaded policy: what an environment gives goes in, what it takes comes out."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import own_envs
+from bridgerl import load_policy, train
+from bridgerl.errors import BridgeError, UserError
+from bridgerl.training.play import play
+from bridgerl.training.policy import Policy
+from runs.strangers import copy_run, forge_config, make_run
+from training.test_recipe import small
+
+
+@pytest.fixture(scope="module")
+def reach(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run with observations of every kind and lopsided bounds."""
+    return train(small(tmp_path_factory.mktemp("reach")), quiet=True)
+
+
+@pytest.fixture(scope="module")
+def point(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("point"))
+
+
+def episode(policy: Policy, env: gym.Env[Any, Any], seed: int) -> float:
+    obs, _ = env.reset(seed=seed)
+    total, done = 0.0, False
+    while not done:
+        action = policy(obs)
+        assert env.action_space.contains(action)
+        obs, reward, terminated, truncated, _ = env.step(action)
+        total += float(reward)
+        done = terminated or truncated
+    return total
+
+
+@pytest.mark.parametrize("kind", ["reach", "point"])
+def test_it_plays_what_evaluate_plays(
+    kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run: Path = request.getfixturevalue(kind)
+    policy, seeds, plain = load_policy(run, "last"), [], gym.Wrapper.reset
+
+    def noted(self: Any, *, seed: Any = None, options: Any = None) -> Any:
+        seeds.append(seed)
+        return plain(self, seed=seed, options=options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(gym.Wrapper, "reset", noted)
+        wanted = play(run, "last", 2, 7)["returns"]
+    env = policy.make_env()
+    played = [episode(policy, env, seed) for seed in dict.fromkeys(seeds)]
+    assert played == pytest.approx(wanted, rel=1e-4)
+
+
+def test_actions_are_in_the_environments_own_bounds_and_type(reach: Path) -> None:
+    policy, env = load_policy(reach), own_envs.Reach()
+    obs, _ = env.reset(seed=0)
+    for deterministic in (True, False):
+        action = policy(obs, deterministic=deterministic)
+        assert action.dtype == np.float64
+        assert env.action_space.contains(action)
+    assert policy.action_space == env.action_space
+    assert policy.step in (30, 60)
+
+
+def test_one_observation_and_a_batch_of_them(reach: Path, point: Path) -> None:
+    policy, draws = load_policy(point), np.random.default_rng(0)
+    rows = draws.normal(size=(5, 3))  # Float64, as the environment has them.
+    batch = policy(rows)
+    assert batch.shape == (5, 2)
+    for row, action in zip(rows, batch, strict=True):
+        np.testing.assert_allclose(policy(row), action, rtol=1e-5)
+    np.testing.assert_array_equal(policy(rows.astype(np.float32)), batch)
+    policy, env = load_policy(reach), own_envs.Reach()
+    singles = [env.reset(seed=seed)[0] for seed in range(3)]
+    vector = gym.vector.SyncVectorEnv([own_envs.Reach] * 3)
+    together, _ = vector.reset(seed=[0, 1, 2])
+    actions = policy(together)
+    assert actions.shape == (3, 2)
+    np.testing.assert_allclose(np.stack([policy(obs) for obs in singles]), actions, rtol=1e-5)
+
+
+def test_it_needs_no_generator_and_explores_when_asked(point: Path) -> None:
+    obs = np.zeros(3)
+    policy = load_policy(point)
+    np.testing.assert_array_equal(policy(obs), policy(obs))
+    assert not np.array_equal(
+        policy(obs, deterministic=False), load_policy(point)(obs, deterministic=False)
+    )
+    first, second = (load_policy(point, seed=3) for _ in range(2))
+    drawn = [[p(obs, deterministic=False).tolist() for _ in range(3)] for p in (first, second)]
+    assert drawn[0] == drawn[1]
+    assert len({tuple(action) for action in drawn[0]}) == 3
+
+
+BAD = {
+    "size": (np.zeros(4), "observation has shape (4,), not (3,) or (b, 3)"),
+    "axes": (np.zeros((2, 2, 3)), "not (3,) or (b, 3)"),
+    "text": (["a", "b", "c"], "observation is no array of real numbers"),
+    "nan": ([0.0, np.nan, 0.0], "not finite"),
+    "a dictionary": ({"a": 1}, "observation is no array of real numbers"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_no_observation_is_refused_in_words(point: Path, case: str) -> None:
+    obs, says = BAD[case]
+    with pytest.raises(UserError) as caught:
+        load_policy(point)(obs)
+    assert says in str(caught.value)
+
+
+def test_a_dictionary_that_does_not_fit_is_refused_in_words(reach: Path) -> None:
+    policy, (obs, _) = load_policy(reach), own_envs.Reach().reset(seed=0)
+    bad = {
+        "with the keys": {"goal": obs["goal"]},
+        "observation['goal'] has shape (3,), not (2,)": obs | {"goal": np.zeros(3)},
+        "observation['place'] must be a tuple of 2": obs | {"place": (np.zeros(2),)},
+        "different numbers of observations": obs | {"goal": np.zeros((4, 2))},
+    }
+    for says, given in bad.items():
+        with pytest.raises(UserError) as caught:
+            policy(given)
+        assert says in str(caught.value)
+
+
+def test_a_run_of_before_spaces_were_kept_asks_its_environment(point: Path, tmp_path: Path) -> None:
+    run = copy_run(point, tmp_path)
+    forge_config(run, lambda stored: stored.pop("spaces"))
+    obs = np.ones(3)
+    np.testing.assert_array_equal(load_policy(run)(obs), load_policy(point)(obs))
+    forge_config(run, lambda stored: stored["config"].update(env="no_such_module:Own-v0"))
+    with pytest.raises(UserError, match="--trust-env no_such_module"):
+        load_policy(run)
+
+
+FORGED: dict[str, Any] = {
+    "huge": {"type": "Box", "shape": [10**12], "dtype": "float64"},
+    "many": {"type": "Discrete", "n": 10**15, "start": 0},
+    "negative": {"type": "Box", "shape": [-3, -1], "dtype": "float64"},
+    "objects": {"type": "Box", "shape": [3], "dtype": "object"},
+    "odd": {"type": "Graph"},
+    "empty": {},
+    "list": [3],
+    "text": {"type": "MultiDiscrete", "nvec": "abc", "start": 0},
+    "loop": {"type": "Dict", "spaces": [["a"]]},
+}
+
+
+@pytest.mark.parametrize("part", ["observation", "action"])
+@pytest.mark.parametrize("case", FORGED)
+def test_forged_spaces_are_refused_before_they_cost(
+    point: Path, tmp_path: Path, case: str, part: str
+) -> None:
+    run = copy_run(point, tmp_path)
+    forge_config(run, lambda stored: stored["spaces"].update({part: FORGED[case]}))
+    with pytest.raises(BridgeError, match=r"config\.json is damaged: spaces"):
+        load_policy(run)
