@@ -18,6 +18,7 @@ from bridgerl.bench.clock import PARTS, Clock, GraphTime, Setting
 from bridgerl.config import RunConfig
 from bridgerl.training.envs import Task
 from bridgerl.training.process import tuned_process
+from bridgerl.training.recipe import Recipe
 from bridgerl.training.state import RunState
 from bridgerl.training.step import TrainStep
 from bridgerl.types import Batch
@@ -59,7 +60,10 @@ def folderless(config: RunConfig) -> Generator[tuple[RunState, TrainStep, TrainS
     """A run without a folder: its state, its step during warm-up and its step after."""
     train = replace(config.train, buffer_size=100_000)
     config = replace(config, train=train)
-    with tuned_process(max(train.threads, 1)), contextlib.closing(Task(config.env, 0)) as task:
+    with (
+        tuned_process(max(train.threads, 1)),
+        contextlib.closing(Task(Recipe.of(config), 0)) as task,
+    ):
         state = RunState(config, task)
         task.reset(0)
         yield state, TrainStep(state, train, warmup=10**9), TrainStep(state, train, warmup=1)

@@ -15,6 +15,7 @@ from bridgerl.config import RunConfig, decode, decode_fields
 from bridgerl.streams import Streams
 from bridgerl.studies.jobs import Job, evaluation_cell, league_cell
 from bridgerl.training.envs import Task
+from bridgerl.training.recipe import Recipe
 from bridgerl.truth.league import run_cell
 from bridgerl.truth.settings import PROBLEMS, EvaluationCell, LeagueCell, ToyConfig
 from bridgerl.truth.toy import run_toy
@@ -107,8 +108,9 @@ def _sizes(jobs: list[Job]) -> list[int]:
     """Bytes of every training; other jobs leave next to nothing."""
     samples, sizes = {(job.setting, job.task): job for job in jobs if job.trains}, {}
     for key, job in samples.items():
-        with closing(Task(job.task, 0)) as task:
-            sizes[key] = disk_bytes(decode(job.work), task.spec)
+        config = decode(job.work)
+        with closing(Task(Recipe.of(config), 0)) as task:
+            sizes[key] = disk_bytes(config, task.spec)
     return [sizes[job.setting, job.task] for job in jobs if job.trains]
 
 
