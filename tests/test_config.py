@@ -181,6 +181,12 @@ def test_a_presets_warmup_makes_way_for_a_short_run_on_the_command_line() -> Non
         typed("--steps", "500", "--train.warmup", "1000")
 
 
+def test_help_shows_no_default_for_the_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        Train.read(["--help"])
+    assert "my_module:MyEnv-v0. (required)" in " ".join(capsys.readouterr().out.split())
+
+
 def test_identity_knows_the_warmup_by_its_number() -> None:
     left_open = identity(encode(changed(steps=3_000)))
     chosen = changed(train=dataclasses.replace(changed().train, warmup=300))
