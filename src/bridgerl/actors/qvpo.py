@@ -162,7 +162,7 @@ class QVPO(TargetActor):
         shared: bool = False,
     ) -> Tensor:
         """N actions per state, of noise that rows may share, without gradient: (b, n, a)."""
-        b = len(obs)
+        b = obs.shape[0]
         shape = (self.config.diffusion_steps, 1 if shared else b, n, self.action_dim)
         noise = torch.randn(shape, generator=generator, device=obs.device).expand(-1, b, -1, -1)
         assert isinstance(net, Denoiser)

@@ -34,6 +34,7 @@ VERBS = {
     "unpack": "cli.archive:Unpack",
     "verify": "cli.runs:Verify",
     "compare": "cli.runs:Compare",
+    "export": "cli.export:Export",
     "check-env": "cli.train:CheckEnv",
     "list": "cli.listing:Listing",
 }

@@ -1,7 +1,7 @@
-"""What verbs share: a progress bar, and a folder of results."""
+"""What verbs share: a progress bar, a folder of results, and a file of one's own choice."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,6 +33,18 @@ def make_folder(out: Path, inside: str = ".") -> None:
     for place in {out, folder.parent, folder} if folder != out else {out}:
         if not os.access(place, os.W_OK | os.X_OK):
             raise UserError(f"--out {place} is not writable")
+
+
+def check_file(flag: str, path: Path, endings: Collection[str], *, force: bool) -> None:
+    """Refuse before any work a file that cannot be written, or is there already."""
+    if path.suffix not in endings:
+        raise UserError(f"{flag} {path} must end in {' or '.join(sorted(endings))}")
+    if not os.path.isdir(path.parent):
+        raise UserError(f"{flag} {path}: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UserError(f"{flag} {path}: {path.parent} is not writable")
+    if os.path.lexists(path) and (not force or os.path.isdir(path)):
+        raise UserError(f"{flag} {path} is there already; choose another name or add --force")
 
 
 @contextmanager

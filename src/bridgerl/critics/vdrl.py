@@ -171,7 +171,7 @@ class VDRL(Critic):
     def _draw(self, obs: Tensor, action: Tensor, noise: Tensor, *, target: bool) -> Tensor:
         """Every head's returns of the same noise (T, b or 1, n, 1): (b, h, n)."""
         c, scale = torch.cat([obs, action], -1), self.config.z_scale
-        noise = noise.expand(-1, len(c), -1, -1)
+        noise = noise.expand(-1, c.shape[0], -1, -1)
         low, high = self.bounds.limits()
         limits = (low / scale, high / scale)
 

@@ -184,7 +184,7 @@ class VF(Critic):
     @torch.no_grad()
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """The same from eps = 0 for every candidate: (b,)."""
-        return self._one_step(obs, action, obs.new_zeros(len(obs), 1), target)
+        return self._one_step(obs, action, obs.new_zeros(obs.shape[0], 1), target)
 
     def risk(
         self,
@@ -207,7 +207,7 @@ class VF(Critic):
     def _quantiles(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
         """Where the flow carries the normal quantiles, as it keeps order: (b, k)."""
         x = torch.cat([obs, action], -1)
-        eps = torch.special.ndtri(tau).to(obs).expand(len(x), -1)
+        eps = torch.special.ndtri(tau).to(obs).expand(x.shape[0], -1)
         z = self._flow(x, eps, torch.ones_like(eps[:1, :1]), target=target)
         return self.config.z_scale * self._merged(z)
 

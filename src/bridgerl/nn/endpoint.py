@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.jit import is_tracing  # pyright: ignore[reportPrivateImportUsage]
 
 from bridgerl.nn.layers import HeadLinear
 from bridgerl.nn.trunk import Trunk
@@ -174,13 +175,16 @@ class EndpointNet(nn.Module):
     def contexts(self, x: Tensor, tau: Tensor) -> Iterator[Context]:
         """`begin` in parts of the transitions whose activations stay in a CPU's cache on the way.
 
-        With a graph, which keeps them all, or on other devices, it is one part.
+        With a graph, which keeps them all, on other devices, or where the way is written down for
+        batches of any size, it is one part.
         """
         h, width, _ = self.from_z.weight.shape
         widest = max([width, *(w.shape[1] for w in self.rest.parameters())])
-        whole = torch.is_grad_enabled() or x.device.type != "cpu"
-        rows = max(1, len(x) if whole else CACHED // (h * widest * tau.shape[2]))
         features = None if self.trunk is None else self.trunk(x)  # Batch norms want all rows.
+        if torch.is_grad_enabled() or x.device.type != "cpu" or is_tracing():
+            yield self._begin(x.t() if features is None else features, tau)
+            return
+        rows = max(1, CACHED // (h * widest * tau.shape[2]))
         for i in range(0, max(len(x), 1), rows):
             part = slice(i, i + rows)
             own = x[part].t() if features is None else features[..., part]

@@ -44,7 +44,9 @@ class HeadLinear(nn.Module):
     def rows(self, x: Tensor) -> Tensor:
         """Apply the maps of the first heads to the rows of each: (h, n, in) -> (h, n, out)."""
         assert self.bias is not None
-        return torch.baddbmm(of(x, self.bias).mT, x, of(x, self.weight).mT)
+        weight, bias = of(x, self.weight), of(x, self.bias)
+        # Not by .mT, which ONNX does not know.
+        return torch.baddbmm(bias.transpose(1, 2), x, weight.transpose(1, 2))
 
 
 def layer_norm(x: Tensor) -> Tensor:
@@ -52,7 +54,7 @@ def layer_norm(x: Tensor) -> Tensor:
 
     Without a scale and a shift: the layers around it have them, and they cost a sixth of an update.
     """
-    return F.layer_norm(x, x.shape[-1:], eps=LAYER_EPS)
+    return F.layer_norm(x, (int(x.shape[-1]),), eps=LAYER_EPS)
 
 
 class _FeatureMajor(torch.autograd.Function):
@@ -69,7 +71,7 @@ class _FeatureMajor(torch.autograd.Function):
 
 def feature_major(rows: Tensor) -> Tensor:
     """(h, n, width) -> (h, width, n); mixed layouts would slow the way back by a fifth."""
-    return _FeatureMajor.apply(rows)
+    return _FeatureMajor.apply(rows) if rows.requires_grad else rows.transpose(-2, -1)
 
 
 class HeadBatchRenorm(nn.Module):

@@ -109,7 +109,7 @@ class BatchNormed(Trunk):
         y = self._first(rows.expand(n_heads or self.n_heads, -1, -1), of_batch=of_batch)
         for layer, norm in self._stages:
             y = norm(torch.relu_(layer.rows(y)), of_batch=of_batch)
-        return feature_major(y[:, : len(x)])
+        return feature_major(y[:, : x.shape[0]])
 
 
 TRUNKS: dict[TrunkName, Callable[[int, Sequence[int]], Trunk]] = {

@@ -1,0 +1,1 @@
+"""A trained policy to look at: video, filmstrip and window, its return distribution beside it."""
