@@ -11,13 +11,16 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from bridgerl.cli.output import progress, writing
+from bridgerl.cli.output import check_file, progress, writing
 from bridgerl.errors import UserError, printable, require, require_seeds
 from bridgerl.ops.measures import parse
 from bridgerl.plots import check_plotting
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.trust import import_module
 from bridgerl.runs.verify import compare, verify
+from bridgerl.show.film import ENDINGS, check_film, film
+from bridgerl.show.screen import check_window
+from bridgerl.show.watch import watch
 from bridgerl.training.play import play
 from bridgerl.truth import calibration, tails
 from bridgerl.truth.values import describe, value_run
@@ -47,16 +50,28 @@ class Evaluate:
     """Module to import for the environment, if the run is of one like my_module:MyEnv-v0."""
     risk: str | None = None
     """A measure of the episodes' returns to print with their quantiles, e.g. cvar:0.1."""
+    video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """Film the first episode and its return distribution: .mp4, .gif, or .png for a filmstrip."""
+    video_seconds: float | None = None
+    """Film no more than so many seconds of play."""
+    watch: bool = False
+    """Show the episodes in a window."""
+    force: bool = False
+    """Write over a video of that name."""
     json: bool = False
     """Print JSON."""
 
     def __call__(self) -> int:
         require(self.episodes >= 1, "episodes", self.episodes, "must be at least 1")
         require_seeds("seed", self.seed)
+        self._check_pictures()
         if self.trust_env is not None:
             import_module(self.trust_env)
         measure = None if self.risk is None else parse(self.risk)
         how = (self.run, self.weights, self.episodes, self.seed)
+        if self.watch:
+            watch(*how)
+        filmed = None if self.video is None else self._film(self.video)
         result = play(*how)
         if self.values:
             result["values"] = value_run(*how)
@@ -68,8 +83,31 @@ class Evaluate:
         )
         text += f"\n{tails.say(result['risk'], self.episodes)}" if measure is not None else ""
         text += f"\n{describe(result['values'])}" if self.values else ""
+        if filmed is not None:
+            result["video"] = filmed
+            text += f"\n{self.video}: {filmed['frames']:,} frames of {filmed['steps']:,} steps"
         print(json.dumps(result) if self.json else text)
         return 0
+
+    def _check_pictures(self) -> None:
+        ok = self.video_seconds is None or 0 < self.video_seconds < float("inf")
+        require(ok, "video_seconds", self.video_seconds, "must be positive and finite")
+        if self.video is not None:
+            check_file("--video", self.video, ENDINGS, force=self.force)
+            check_film(self.video)
+        if self.watch:
+            check_window()
+
+    def _film(self, path: Path) -> dict[str, Any]:
+        with progress(100, "filming") as bar, writing(path.parent):
+            return film(
+                self.run,
+                path,
+                self.weights,
+                self.seed,
+                seconds=self.video_seconds,
+                tick=lambda share: bar.update(bar.task_ids[0], completed=round(100 * share)),
+            )
 
 
 @dataclass(frozen=True)
