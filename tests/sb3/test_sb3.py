@@ -112,7 +112,7 @@ def test_one_gradient_step_is_one_update_of_the_agent(actor: str, critic: str) -
     np.random.seed(7)  # noqa: NPY002
     assert model.replay_buffer is not None
     for _ in range(2):
-        agent.update(to_batch(model.replay_buffer.sample(16), 0.99))
+        agent.update(to_batch(model.replay_buffer.sample(16), 0.99, model.policy.flatten))
     ours = model.agent.state_dict()
     assert all(torch.equal(v, ours[k]) for k, v in agent.state_dict().items())
 
@@ -215,10 +215,12 @@ def test_truncation_bootstraps_and_termination_does_not() -> None:
     model.learn(12)
     assert model.replay_buffer is not None
     assert model.replay_buffer.dones[1] == 1
-    assert to_batch(model.replay_buffer.sample(50), 0.9).discount.unique() == np.float32(0.9)
+    assert to_batch(
+        model.replay_buffer.sample(50), 0.9, model.policy.flatten
+    ).discount.unique() == np.float32(0.9)
     ended = make("cdq", env=Monitor(Bandit())).learn(12).replay_buffer
     assert ended is not None
-    assert not to_batch(ended.sample(50), 0.9).discount.any()
+    assert not to_batch(ended.sample(50), 0.9, model.policy.flatten).discount.any()
 
 
 # Settings
@@ -263,9 +265,6 @@ def test_the_id_is_found_behind_wrappers_and_in_other_processes() -> None:
     far.close()
 
 
-DICT = gym.spaces.Dict({"a": gym.spaces.Box(-1, 1, (1,))})
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -274,16 +273,16 @@ DICT = gym.spaces.Dict({"a": gym.spaces.Box(-1, 1, (1,))})
         ({"preset": "light"}, "unknown preset 'light'; did you mean lite"),
         ({"critic_kwargs": {"polyack": 1}}, "no setting 'polyack'; did you mean polyak"),
         ({"critic_kwargs": {"n_heads": "two"}}, "wrong type"),
-        ({"critic_kwargs": {"n_heads": 2.5}}, "critic.n_heads cannot be 2.5"),
-        ({"actor_kwargs": {"delay": 0}}, "actor.delay must be at least 1"),
-        ({"tau": 2.0}, "polyak must be in"),
-        ({"policy_kwargs": {"n_critics": 2}}, "policy_kwargs takes net_arch, not n_critics"),
+        ({"critic_kwargs": {"n_heads": 2.5}}, r"critic_kwargs\['n_heads'\] cannot be 2.5"),
+        ({"actor_kwargs": {"delay": 0}}, r"^actor_kwargs\['delay'\] must be at least 1, got 0$"),
+        ({"tau": 2.0}, r"^tau must be in \(0, 1\], got 2.0$"),
+        ({"policy_kwargs": {"n_critix": 2}}, "policy_kwargs takes net_arch, .*, not n_critix"),
         ({"policy_kwargs": {"net_arch": {"pi": [8]}}}, "dict of pi and qf"),
         ({"policy_kwargs": {"net_arch": 64}}, "net_arch must be widths"),
-        ({"policy_kwargs": {"net_arch": []}}, "hidden must be one or more widths"),
+        ({"policy_kwargs": {"net_arch": []}}, "^net_arch must be one or more widths"),
         ({"env": None}, "an environment is needed"),
         ({"env": "CartPole-v1"}, "Discrete action space"),
-        ({"learning_starts": 1e4}, "learning_starts cannot be 10000.0"),
+        ({"learning_starts": 1e4}, "^learning_starts cannot be 10000.0"),
     ],
 )
 def test_what_cannot_train_is_refused_in_one_line(arguments: Any, message: str) -> None:
@@ -292,12 +291,12 @@ def test_what_cannot_train_is_refused_in_one_line(arguments: Any, message: str) 
     assert "\n" not in str(caught.value)
 
 
-def test_other_policies_and_dict_observations_are_refused() -> None:
-    with pytest.raises(UserError, match="must be 'MlpPolicy', got 'CnnPolicy'"):
+def test_other_policies_and_spaces_are_refused_as_programs_of_sb3_expect() -> None:
+    with pytest.raises(ValueError, match="must be 'MlpPolicy' or 'MultiInputPolicy', got 'Cnn"):
         ActorCritic("CnnPolicy", POINT)
     env = Bandit()
-    env.observation_space = DICT  # pyright: ignore[reportAttributeAccessIssue]
-    with pytest.raises(UserError, match="Dict observation space; a Box is needed"):
+    env.observation_space = gym.spaces.Text(3)  # pyright: ignore[reportAttributeAccessIssue]
+    with pytest.raises(AssertionError, match="a Text observation space; a Box, Discrete, "):
         make(env=env)
 
 
@@ -336,7 +335,6 @@ def test_callbacks_evaluate_stop_and_checkpoint(tmp_path: Path) -> None:
     early.load_replay_buffer(tmp_path / "rl_model_replay_buffer_20_steps.pkl")
     assert early.replay_buffer is not None
     assert early.replay_buffer.pos == 19  # SB3 calls back before it stores the transition.
-    assert not list(tmp_path.glob("*.pkl"))
 
 
 def test_tensorboard_shows_the_tags_of_sb3_and_ours(tmp_path: Path) -> None:
@@ -444,8 +442,6 @@ def test_another_critics_file_and_unknown_arguments_are_refused(tmp_path: Path) 
         DBC.load(tmp_path / "model", batch_sise=3)
     with pytest.raises(ValueError, match="Observation spaces do not match"):
         DBC.load(tmp_path / "model", env=gym.make("Pendulum-v1"))
-    with pytest.raises(UserError, match="always whole"):
-        make().save(tmp_path / "model", exclude=["policy"])
     with pytest.raises(StorageFault, match=r"none\.zip is missing"):
         DBC.load(tmp_path / "none")
 
@@ -475,7 +471,7 @@ def test_files_of_sb3_itself_are_refused(tmp_path: Path) -> None:
     for read in (ActorCritic.load, model.set_parameters):
         with pytest.raises(UserError, match="pickles are not read"):
             read(tmp_path / "sac")
-    with pytest.raises(StorageFault, match=r"buffer\.safetensors\S* is missing"):
+    with pytest.raises(UserError, match=r"buffer\.pkl is a pickle, and pickles are not read"):
         model.load_replay_buffer(tmp_path / "buffer.pkl")
 
 
@@ -514,7 +510,7 @@ def _forge(path: Path, **changes: Any) -> None:
         ({"attributes": {"n_envs": 0}}, "n_envs must be at least 1, got 0"),
         ({"attributes": {"buffer_size": -1}}, "buffer_size must be at least 1"),
         ({"attributes": {"train_freq": 0}}, "train_freq must be at least 1"),
-        ({"attributes": {"learning_rate": -1.0}}, r"learning_rate must be in \[0, 1\)"),
+        ({"attributes": {"learning_rate": -1.0}}, "learning_rate must be finite and not negative"),
         ({"attributes": {"gamma": 2.0}}, r"gamma must be in \[0, 1\]"),
         ({"attributes": {"seed": -5}}, "seed must be from 0"),
         ({"agent": {"critic": {"type": "os"}}}, "unknown critic 'os'"),
@@ -581,11 +577,11 @@ def test_a_replay_buffer_comes_back_whole(steps: int, kwargs: Any, tmp_path: Pat
     assert ours.full == (steps == 300)
 
 
-def test_replay_buffers_of_other_sizes_and_kinds_are_refused(tmp_path: Path) -> None:
+def test_replay_buffers_of_other_environments_and_kinds_are_refused(tmp_path: Path) -> None:
     model = make().learn(12)
     model.save_replay_buffer(tmp_path / "buffer")
-    with pytest.raises(UserError, match="200 rows of 1 environments, but this model 100 rows of 1"):
-        make(buffer_size=100).load_replay_buffer(tmp_path / "buffer")
+    with pytest.raises(UserError, match="of 1 environments, but this model has 2"):
+        make(env=make_vec_env(POINT, 2)).load_replay_buffer(tmp_path / "buffer")
     with pytest.raises(StorageFault, match="does not fit"):
         make(env="Pendulum-v1").load_replay_buffer(tmp_path / "buffer")
 
@@ -594,7 +590,7 @@ def test_replay_buffers_of_other_sizes_and_kinds_are_refused(tmp_path: Path) -> 
 
     with pytest.raises(UserError, match="a Mine cannot be stored"):
         make(replay_buffer_class=Mine).learn(12).save_replay_buffer(tmp_path / "mine")
-    (tmp_path / "buffer.safetensors").write_bytes(b"\x80\x04no tensors")
+    (tmp_path / "buffer.safetensors").write_bytes(b"no tensors")
     with pytest.raises(StorageFault, match="is damaged"):
         model.load_replay_buffer(tmp_path / "buffer")
 

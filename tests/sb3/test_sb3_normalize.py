@@ -71,7 +71,7 @@ def test_a_loaded_model_has_the_statistics_whatever_its_number_of_environments(
 ) -> None:
     model = make(make_vec_env(POINT, 3), return_unit=5.0, **BOTH).learn(90)
     model.save(tmp_path / "model")
-    batch = to_batch(model.replay_buffer.sample(16), 0.99)  # pyright: ignore[reportOptionalMemberAccess]
+    batch = to_batch(model.replay_buffer.sample(16), 0.99, model.policy.flatten)  # pyright: ignore[reportOptionalMemberAccess]
     for env in (None, make_vec_env(POINT, 2)):
         loaded = ActorCritic.load(tmp_path / "model", env, device="cpu")
         assert (loaded.normalize_obs, loaded.normalize_returns) == (True, True)

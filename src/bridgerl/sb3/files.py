@@ -1,36 +1,26 @@
-"""Models and replay buffers as files: JSON and safetensors, nothing that could run code."""
+"""Models as files: JSON and safetensors, nothing that could run code."""
 
-import hashlib
 import io
-import re
 import zipfile
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import gymnasium as gym
-import torch
-from stable_baselines3.common.buffers import NStepReplayBuffer, ReplayBuffer
 from torch import Tensor
 
 from bridgerl.config import RunConfig, decode_fields
 from bridgerl.errors import NumericFault, StorageFault, UserError
 from bridgerl.runs import store
 from bridgerl.runs.checkpoint import lost_weight
-from bridgerl.runs.tensors import check_fit, pack, unpack
-from bridgerl.training.envs import check_spaces
+from bridgerl.runs.tensors import pack, unpack
 
 FORMAT = 1
-SPACES = ("observation_space", "action_space")
 CONFIG, TENSORS = "config.json", "model.safetensors"
-ARRAYS = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 
 CODE = ("learning_rate", "action_noise", "replay_buffer_class")
 """Arguments that may be code, which no file holds."""
-NO_SEAL = b"0" * 64
-SEAL = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 Place = str | Path | io.BufferedIOBase
 
@@ -58,6 +48,8 @@ class Attributes:
     num_timesteps: int
     _episode_num: int
     _n_updates: int
+    buffer_kind: Literal["HerReplayBuffer"] | None = None
+    """The class of the buffer, where the rest does not decide it."""
     normalize_obs: bool = False
     normalize_returns: bool = False
     return_unit: float = 10.0
@@ -70,12 +62,15 @@ class Attributes:
         most = {"buffer_size": 10**9, "n_envs": 10**6}
         for name, low in least.items():
             value, high = getattr(self, name), most.get(name, 10**12)
+            if not isinstance(value, int):
+                raise UserError(f"{name} cannot be {value!r}")
             if value < low:
                 raise UserError(f"{name} must be at least {low}, got {value}")
             if value > high:
                 raise UserError(f"{name} must be at most {high}, got {value}")
-        if self.learning_rate is not None and not 0 <= self.learning_rate < 1:
-            raise UserError(f"learning_rate must be in [0, 1), got {self.learning_rate}")
+        if self.learning_rate is not None and not 0 <= self.learning_rate < float("inf"):
+            rule = "must be finite and not negative"
+            raise UserError(f"learning_rate {rule}, got {self.learning_rate}")
         if not 0 <= self.gamma <= 1:
             raise UserError(f"gamma must be in [0, 1], got {self.gamma}")
         if not 0 < self.return_unit < float("inf"):
@@ -126,12 +121,12 @@ def write_model(place: Place, header: Header, tensors: dict[str, Tensor]) -> Non
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(zipfile.ZipInfo(CONFIG), header.encode())
         archive.writestr(zipfile.ZipInfo(TENSORS), pack(tensors))
-    _write(place, buffer.getvalue(), ".zip")
+    write(place, buffer.getvalue(), ".zip")
 
 
 def read_model(place: Place) -> tuple[Header, dict[str, Tensor]]:
     """Read a model back; damaged, foreign and swollen files are refused."""
-    name, data = _read(place, ".zip")
+    name, data = read(place, ".zip")
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             rows = archive.infolist()
@@ -146,113 +141,26 @@ def read_model(place: Place) -> tuple[Header, dict[str, Tensor]]:
     except (zipfile.BadZipFile, ValueError, EOFError, OSError, RuntimeError) as error:
         raise StorageFault(f"{name} is damaged: {error}") from None
     header = Header.decode(config, f"{CONFIG} of {name}")
+    # A policy that was compiled had this before every name, in an earlier release.
     state = unpack(tensors, f"{TENSORS} of {name}")
+    state = {key.removeprefix("_orig_mod."): value for key, value in state.items()}
     lost = lost_weight(state)
     store.require_intact(lost is None, name, f"{lost} is not finite")
     return header, state
 
 
-def check_widths(config: RunConfig, tensors: dict[str, Tensor]) -> None:
+def check_widths(config: RunConfig, obs: gym.Space[Any], tensors: dict[str, Tensor]) -> None:
     """Refuse networks wider than the weights in the file, before memory is asked for them."""
     held = sum(value.numel() for value in tensors.values())
+    if (size := gym.spaces.flatdim(obs)) > held:
+        raise StorageFault(f"the saved model has fewer weights than {size} observations need")
     for part in (config.actor, config.critic):
         hidden: Any = getattr(part, "hidden", ())
         if sum(a * b for a, b in pairwise((1, *hidden))) > held:
             raise StorageFault(f"the saved model has fewer weights than its widths {hidden} need")
 
 
-def boxes(tensors: dict[str, Tensor]) -> list[gym.spaces.Box]:
-    """The spaces whose bounds are among a model's tensors."""
-    try:
-        bounds = [(tensors[f"{k}.low"].numpy(), tensors[f"{k}.high"].numpy()) for k in SPACES]
-        spaces: list[gym.spaces.Box] = [
-            gym.spaces.Box(low, high, dtype=low.dtype.type) for low, high in bounds
-        ]
-        env: Any = SimpleNamespace(**dict(zip(SPACES, spaces, strict=True)))
-        check_spaces("it", env)
-        return spaces
-    except (KeyError, TypeError, ValueError, AssertionError, UserError) as error:
-        raise StorageFault(f"the saved model has no valid spaces: {error}") from None
-
-
-def write_buffer(place: Place, buffer: object) -> None:
-    """The used rows of every array, the position and the capacity, sealed by a checksum."""
-    buffer = _known(buffer)
-    state = _rows(buffer, _used(buffer)) | {
-        "pos": torch.tensor(buffer.pos),
-        "full": torch.tensor(buffer.full),
-        "capacity": torch.tensor([buffer.buffer_size, buffer.n_envs]),
-    }
-    _write(_renamed(place), _sealed(pack(state, {"sha256": NO_SEAL.decode()})), ".safetensors")
-
-
-def read_buffer(place: Place, buffer: object) -> None:
-    """Fill a buffer of the same capacity with what a file holds."""
-    buffer = _known(buffer)
-    name, data = _read(_renamed(place), ".safetensors")
-    _check_seal(data, name)
-    state = unpack(data, name)
-    marks = {"pos": torch.tensor(0), "full": torch.tensor(False), "capacity": torch.zeros(2).long()}
-    check_fit({k: v for k, v in state.items() if k in marks}, marks, name)
-    pos, full = int(state.pop("pos")), bool(state.pop("full"))
-    size, n_envs = state.pop("capacity").tolist()
-    if (size, n_envs) != (buffer.buffer_size, buffer.n_envs):
-        held, own = f"{size} rows of {n_envs}", f"{buffer.buffer_size} rows of {buffer.n_envs}"
-        what = f"{name} holds {held} environments, but this model {own}"
-        raise UserError(f"{what}; make it with the same sizes")
-    store.require_intact(0 <= pos < size, name, f"position {pos}")
-    before, used = _used(buffer), size if full else pos + 1
-    check_fit(state, _rows(buffer, used), name)
-    for key, rows in state.items():
-        array = getattr(buffer, key)
-        array[:used] = rows.numpy()
-        array[used:before] = 0
-    buffer.pos, buffer.full = pos, full
-
-
-def _sealed(data: bytes) -> bytes:
-    """The same bytes with their checksum in the place that was left open for it."""
-    at = data.index(NO_SEAL)
-    return data[:at] + store.sha256(data).encode() + data[at + len(NO_SEAL) :]
-
-
-def _check_seal(data: bytes, name: str) -> None:
-    """Refuse bytes of which one has changed, wherever it is."""
-    found = SEAL.search(data, 0, 2**16)
-    if found is None:
-        raise StorageFault(f"{name} is damaged: it has no checksum")
-    (start, stop), whole = found.span(1), memoryview(data)
-    digest = hashlib.sha256(whole[:start])
-    digest.update(NO_SEAL)
-    digest.update(whole[stop:])
-    store.require_intact(digest.hexdigest().encode() == found[1], name, "its checksum differs")
-
-
-def _known(buffer: object) -> ReplayBuffer:
-    if type(buffer) not in (ReplayBuffer, NStepReplayBuffer):
-        kind = type(buffer).__name__
-        raise UserError(f"a {kind} cannot be stored; ReplayBuffer and NStepReplayBuffer can")
-    return buffer  # pyright: ignore[reportReturnType]
-
-
-def _used(buffer: ReplayBuffer) -> int:
-    """Rows ever written; with `optimize_memory_usage`, the one at the position is."""
-    return buffer.buffer_size if buffer.full else buffer.pos + 1
-
-
-def _rows(buffer: ReplayBuffer, count: int) -> dict[str, Tensor]:
-    held = [name for name in ARRAYS if hasattr(buffer, name)]
-    return {name: torch.from_numpy(getattr(buffer, name)[:count]) for name in held}
-
-
-def _renamed(place: Place) -> Place:
-    """CheckpointCallback calls every replay buffer `.pkl`."""
-    if isinstance(place, str | Path) and Path(place).suffix == ".pkl":
-        return Path(place).with_suffix(".safetensors")
-    return place
-
-
-def _write(place: Place, data: bytes, suffix: str) -> None:
+def write(place: Place, data: bytes, suffix: str) -> None:
     """Publish a file at once or not at all; a name without a suffix gets one, as in SB3."""
     if not isinstance(place, str | Path):
         place.write(data)
@@ -264,12 +172,17 @@ def _write(place: Place, data: bytes, suffix: str) -> None:
     store.publish_file(path, data)
 
 
-def _read(place: Place, suffix: str) -> tuple[str, bytes]:
-    """Name and bytes of a file; the suffix may be left out."""
+def read(place: Place, *suffixes: str) -> tuple[str, bytes]:
+    """Name and bytes of a file; one of the suffixes may be left out."""
     if not isinstance(place, str | Path):
-        return "the given file", place.read()
-    path = Path(place)
-    if not path.is_file() and path.suffix != suffix:
-        path = Path(f"{place}{suffix}")
+        # Who has just written it stands at its end.
+        data = place.read()
+        if not data and place.seekable():
+            place.seek(0)
+            data = place.read()
+        return "the given file", data
+    path, named = Path(place), [Path(f"{place}{suffix}") for suffix in suffixes]
+    if not path.is_file() and path.suffix not in suffixes:
+        path = next((p for p in named if p.is_file()), [path, *named][-1])
     # Followed, because caches of downloaded models are full of links.
     return str(path), store.read_bytes(path.resolve())

@@ -8,12 +8,14 @@ import torch
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.type_aliases import GymEnv
+from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize, unwrap_vec_normalize
 
 from bridgerl.config import TrainConfig
 from bridgerl.errors import UserError
 from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
-from bridgerl.sb3.policy import AgentPolicy, flat
+from bridgerl.sb3.policy import AgentPolicy
+from bridgerl.sb3.spaces import one
 
 
 class Normalizing(OffPolicyAlgorithm):
@@ -78,15 +80,19 @@ class Normalizing(OffPolicyAlgorithm):
     ) -> None:
         agent, starts = self.policy.agent, self._last_episode_starts
         assert starts is not None
-        before, after = (flat(torch.as_tensor(x)).numpy() for x in (self._last_obs, new_obs))
+        before, after = (self._rows(obs) for obs in (self._last_obs, new_obs))
         for env, info in enumerate(infos):
             if starts[env]:
                 agent.begin(before[env], env)
             # After an end, what came is already the first observation of the next episode.
             last = info.get("terminal_observation") if dones[env] else None
-            reached = after[env] if last is None else np.asarray(last, np.float32).reshape(-1)
+            reached = after[env] if last is None else self.policy.flatten(one(last))[0].numpy()
             agent.observe(reached, float(reward[env]), env)
         self._last_episode_starts = dones
+
+    def _rows(self, obs: Any) -> np.ndarray:
+        """Observations of all environments as the agent sees them: (n, o)."""
+        return self.policy.flatten(obs_as_tensor(obs, torch.device("cpu"))).numpy()
 
 
 def _vec_normalize(env: GymEnv | None) -> VecNormalize | None:

@@ -6,32 +6,63 @@ import gymnasium as gym
 import numpy as np
 import torch
 from stable_baselines3.common.policies import BasePolicy
-from stable_baselines3.common.type_aliases import ReplayBufferSamples, Schedule
-from torch import Tensor
+from stable_baselines3.common.type_aliases import (
+    DictReplayBufferSamples,
+    ReplayBufferSamples,
+    Schedule,
+)
+from torch import Tensor, nn
 
 from bridgerl.agent import build_agent
 from bridgerl.config import RunConfig
 from bridgerl.errors import UserError
 from bridgerl.nn.normalize import Normalizer
+from bridgerl.sb3.spaces import Flatten, flattener
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, EnvSpec
 
 
-def flat(obs: Any) -> Tensor:
-    """Observations of any shape and number type as float32 rows: (b, ...) -> (b, o)."""
-    return obs.reshape(len(obs), -1).float()
-
-
-def to_batch(samples: ReplayBufferSamples, gamma: float) -> Batch:
+def to_batch(
+    samples: ReplayBufferSamples | DictReplayBufferSamples, gamma: float, flatten: Flatten
+) -> Batch:
     """SB3's sample as ours; n-step buffers bring their own discounts."""
     discount = gamma if samples.discounts is None else samples.discounts
     return Batch(
-        obs=flat(samples.observations),
+        obs=flatten(samples.observations),
         action=samples.actions.float(),
         reward=samples.rewards.squeeze(1),
         discount=(discount * (1 - samples.dones)).squeeze(1),
-        next_obs=flat(samples.next_observations),
+        next_obs=flatten(samples.next_observations),
     )
+
+
+class ActorView:
+    """The agent's actor, called as Stable-Baselines3 calls its own."""
+
+    def __init__(self, policy: "AgentPolicy") -> None:
+        self._policy, self.predict = policy, policy.predict
+
+    def __call__(self, obs: Any, deterministic: bool = True) -> Tensor:
+        """Actions in [-1, 1] for a batch of observations: (b, a)."""
+        return self._policy(obs, deterministic)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy.agent.actor, name)
+
+
+class CriticView:
+    """The agent's critic, called as Stable-Baselines3 calls its own."""
+
+    def __init__(self, policy: "AgentPolicy") -> None:
+        self._policy = policy
+
+    def __call__(self, obs: Any, actions: Tensor) -> tuple[Tensor, ...]:
+        """The mean return in the task's units, one column: (b, 1)."""
+        flat = self._policy.flatten(obs)
+        return (self._policy.agent.q(flat, actions)[:, None],)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._policy.agent.critic, name)
 
 
 class AgentPolicy(BasePolicy):
@@ -39,7 +70,7 @@ class AgentPolicy(BasePolicy):
 
     def __init__(
         self,
-        observation_space: gym.spaces.Box,
+        observation_space: gym.Space[Any],
         action_space: gym.spaces.Box,
         lr_schedule: Schedule,
         *,
@@ -52,13 +83,31 @@ class AgentPolicy(BasePolicy):
         spec, parts = EnvSpec(config.env, *sizes), (config.actor, config.critic)
         self.agent = build_agent(*parts, spec, streams, normalizer)
         self._explore = streams("explore")
+        self.flatten = flattener(observation_space)
+        """Observations of the environment as the agent's rows."""
+
+    @property
+    def actor(self) -> ActorView:
+        return ActorView(self)
+
+    @property
+    def critic(self) -> CriticView:
+        return CriticView(self)
+
+    @property
+    def critic_target(self) -> nn.Module:
+        return self.agent.critic.target
+
+    def forward(self, obs: Any, deterministic: bool = False) -> Tensor:
+        """Actions in [-1, 1] for a batch of observations, as tensors."""
+        return self._predict(obs, deterministic)
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         """Actions in [-1, 1], which `predict` stretches to the bounds."""
         # QVPO draws candidates in any case; equal observations must still give equal actions.
         fixed = torch.Generator(self.device).manual_seed(0) if deterministic else None
         how = {"explore": not deterministic, "generator": fixed or self._explore}
-        return self.agent.actions(flat(observation), **how)
+        return self.agent.actions(self.flatten(observation), **how)
 
     def set_training_mode(self, mode: bool) -> None:
         """Nothing to switch: an agent has one mode, in `bridgerl train` as well as here."""

@@ -14,6 +14,7 @@ from bridgerl.config import RunConfig, checked, decode, encode
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import StorageFault, UserError, nearest
 from bridgerl.presets import resolve
+from bridgerl.sb3.words import spoken, translate, typed_words
 
 UNNAMED = "the environment"
 STORED = ("env", "preset", "actor", "critic")
@@ -28,7 +29,7 @@ def env_id(env: gym.Env[Any, Any] | VecEnv | None) -> str:
     # process for what cannot be pickled kills it.
     text = str(env)
     if isinstance(env, VecEnv):
-        with contextlib.suppress(AttributeError, NotImplementedError):
+        with contextlib.suppress(Exception):  # What a VecEnv of one's own has may raise anything.
             text = str(env.env_method("__str__", indices=[0])[0])
     found = re.search(r"<([^<>]+)>+$", text) if env is not None else None
     return found[1] if found and not found[1].endswith(" instance") else UNNAMED
@@ -43,6 +44,26 @@ def settle(
     return replace(config, **{k: v for k, v in given.items() if not isinstance(v, str)})
 
 
+def adjust(
+    config: RunConfig,
+    *,
+    tau: float | None = None,
+    policy_kwargs: Changes | None = None,
+    actor_kwargs: Changes | None = None,
+    critic_kwargs: Changes | None = None,
+    words: Changes | None = None,
+) -> RunConfig:
+    """The settings with what arguments of Stable-Baselines3, and then ours, change in them."""
+    policy_kwargs, words = policy_kwargs or {}, words or {}
+    changes = translate(config, policy_kwargs, words)
+    with spoken(typed_words(policy_kwargs, words, tau)):
+        for part, given in (("actor", actor_kwargs), ("critic", critic_kwargs)):
+            if tau is not None and hasattr(getattr(config, part), "polyak"):
+                changes[part]["polyak"] = tau  # Not every actor has a target policy.
+            config = change(config, part, changes[part] | (given or {}))
+    return config
+
+
 def change(config: RunConfig, part: str, changes: Changes) -> RunConfig:
     """Replace fields of the actor or the critic, or refuse with the nearest field."""
     section = getattr(config, part)
@@ -54,21 +75,6 @@ def change(config: RunConfig, part: str, changes: Changes) -> RunConfig:
         return checked(replace(config, **{part: replace(section, **changes)}))
     except TypeError as error:
         raise UserError(f"a setting of the {part} has a wrong type: {error}") from None
-
-
-def widths(policy_kwargs: Changes) -> dict[str, Changes]:
-    """SB3's `net_arch`, one list or a dict of `pi` and `qf`, as settings of actor and critic."""
-    other = ", ".join(set(policy_kwargs) - {"net_arch"})
-    if other:
-        what = f"policy_kwargs takes net_arch, not {other}"
-        raise UserError(f"{what}; see actor_kwargs and critic_kwargs")
-    arch = policy_kwargs.get("net_arch")
-    if arch is None:
-        return {"actor": {}, "critic": {}}
-    both = arch if isinstance(arch, dict) else {"pi": arch, "qf": arch}
-    if set(both) != {"pi", "qf"} or not all(isinstance(v, list | tuple) for v in both.values()):
-        raise UserError(f"net_arch must be widths or a dict of pi and qf, got {arch!r}")
-    return {"actor": {"hidden": tuple(both["pi"])}, "critic": {"hidden": tuple(both["qf"])}}
 
 
 def to_json(config: RunConfig) -> Changes:
