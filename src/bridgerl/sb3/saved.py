@@ -1,9 +1,7 @@
 """How a model is saved, loaded and given new environments; nothing is pickled."""
 
-import inspect
 import warnings
 from collections.abc import Iterable
-from dataclasses import fields
 from typing import Any, Self
 
 import numpy as np
@@ -17,18 +15,14 @@ from torch import Tensor
 
 from bridgerl.agent import Agent
 from bridgerl.config import RunConfig
-from bridgerl.errors import StorageFault, UserError, nearest
+from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs.tensors import check_fit, with_prefix, without_prefix
-from bridgerl.sb3 import files, replay, settings, spaces
+from bridgerl.sb3 import arguments, files, replay, settings, spaces
 from bridgerl.sb3.normalize import Normalizing
 from bridgerl.sb3.policy import AgentPolicy
-from bridgerl.sb3.words import WORDS, ArgumentRefused
+from bridgerl.sb3.words import ArgumentRefused
 from bridgerl.streams import Streams
 
-ATTRIBUTES = [f.name for f in fields(files.Attributes)]
-OF_AGENT = ("tau", "actor_kwargs", "critic_kwargs", "policy_kwargs")
-"""Arguments that change the settings of actor and critic."""
-PARTS = ("actor", "critic", "preset")
 LAST = {"obs": "_last_obs", "original_obs": "_last_original_obs", "starts": "_last_episode_starts"}
 """Where the environments stood, by the names in the file."""
 
@@ -75,7 +69,7 @@ class Saved(Normalizing):
         What is excluded gets the value that the constructor would give it.
         """
         included = set(include or ())
-        if more := sorted(included - set(ATTRIBUTES)):
+        if more := sorted(included - set(arguments.ATTRIBUTES)):
             raise ArgumentRefused(f"include cannot add {', '.join(more)} to a file without pickles")
         header = self._header(set(exclude or ()) - included)
         files.write_model(path, header, self._tensors() | self._standing())
@@ -98,23 +92,23 @@ class Saved(Normalizing):
         if print_system_info:
             get_system_info()
         header, tensors = files.read_model(path)
-        _check_names(kwargs)
         custom = custom_objects or {}
-        given = {k: v for k, v in custom.items() if k in (*ATTRIBUTES, *files.CODE)} | kwargs
-        config = _same_parts(settings.from_json(header.agent), given)
-        config = _adjusted(config, given)
+        given = arguments.given(custom, kwargs)
+        config = settings.from_json(header.agent)
+        arguments.take_parts(config, given)
+        config = arguments.adjusted(config, given)
         stored = zip(spaces.SPACES, spaces.from_tensors(tensors), strict=True)
         found = [custom.get(name, space) for name, space in stored]
         files.check_widths(config, found[0], tensors)
         env = None if env is None else cls._wrap_env(env)
         if env is not None:
             check_for_correct_spaces(env, *found)
-        how: dict[str, Any] = {name: getattr(config, name) for name in PARTS}
+        how: dict[str, Any] = {name: getattr(config, name) for name in arguments.PARTS}
         how |= {"policy": AgentPolicy, "env": env, "device": device, "_init_setup_model": False}
         model = cls(**how)
         model.config, model.tau = config, config.critic.polyak
         model.observation_space, model.action_space = found
-        vars(model).update(_arguments(header, env) | given)
+        vars(model).update(arguments.stored(header, env) | given)
         model._lost = tuple(set(header.not_stored) - set(given))
         model._build()
         model._fill(header, tensors, seeded=given.get("seed") is not None)
@@ -167,12 +161,15 @@ class Saved(Normalizing):
 
     def _still_lost(self) -> list[str]:
         """What a loaded model had that no file holds and nobody has given it since."""
-        again = {
+        return [name for name in files.CODE if name in self._lost and not self._code()[name]]
+
+    def _code(self) -> dict[str, bool]:
+        """Which of the arguments that may be code are."""
+        return {
             "learning_rate": callable(self.learning_rate),
             "action_noise": self.action_noise is not None,
             "replay_buffer_class": not self._usual_buffer,
         }
-        return [name for name in files.CODE if name in self._lost and not again[name]]
 
     def _warn_of_lost(self) -> None:
         if lost := ", ".join(self._still_lost()):
@@ -228,12 +225,8 @@ class Saved(Normalizing):
     def _header(self, exclude: Iterable[str] = ()) -> files.Header:
         """Settings, arguments and counters, as far as they are data."""
         frequency: Any = self.train_freq
-        lost = {
-            "learning_rate": callable(self.learning_rate),
-            "action_noise": self.action_noise is not None,
-            "replay_buffer_class": not self._usual_buffer,
-        } | dict.fromkeys(self._still_lost(), True)
-        data: dict[str, Any] = {name: getattr(self, name, None) for name in ATTRIBUTES}
+        lost = self._code() | dict.fromkeys(self._still_lost(), True)
+        data: dict[str, Any] = {name: getattr(self, name, None) for name in arguments.ATTRIBUTES}
         data |= {"train_freq": frequency.frequency, "train_unit": frequency.unit.value}
         data |= {"tensorboard_log": None, "buffer_kind": None}
         if callable(self.learning_rate):
@@ -242,7 +235,7 @@ class Saved(Normalizing):
         if self.replay_buffer_class is HerReplayBuffer:
             data["buffer_kind"] = HerReplayBuffer.__name__
         data["replay_buffer_kwargs"] = self._buffer_kwargs() if self._usual_buffer else {}
-        defaults = _defaults(type(self))
+        defaults = arguments.defaults(type(self))
         data |= {name: defaults[name] for name in exclude if name in data and name in defaults}
         data = {k: v.item() if isinstance(v, np.generic) else v for k, v in data.items()}
         return files.Header(
@@ -259,55 +252,3 @@ class Saved(Normalizing):
             k: v.name.lower() if isinstance(v, GoalSelectionStrategy) else v
             for k, v in kwargs.items()
         }
-
-
-def _defaults(kind: type) -> dict[str, Any]:
-    """What a constructor gives to arguments that are left out; a subclass may hide them."""
-    found: dict[str, Any] = {}
-    for one in reversed(kind.__mro__):
-        if "__init__" in vars(one) and one is not object:
-            given = inspect.signature(vars(one)["__init__"]).parameters.values()
-            found |= {p.name: p.default for p in given if p.default is not p.empty}
-    return found
-
-
-def _check_names(given: dict[str, Any]) -> None:
-    known = [*ATTRIBUTES, *files.CODE, *OF_AGENT, *WORDS, *PARTS, "policy"]
-    for key in given:
-        if key not in known:
-            raise ArgumentRefused(f"load cannot change {key!r}{nearest(key, known)}")
-
-
-def _same_parts(config: RunConfig, given: dict[str, Any]) -> RunConfig:
-    """Refuse other parts than the saved ones; who resumes may name them again."""
-    given.pop("policy", None)
-    own = {"actor": config.actor_name, "critic": config.critic_name, "preset": config.preset}
-    for part, name in own.items():
-        asked = given.pop(part, name)
-        if asked not in (name, getattr(config, part)):
-            raise ArgumentRefused(f"the saved model has the {part} {name}, not {asked!r}")
-    return config
-
-
-def _adjusted(config: RunConfig, given: dict[str, Any]) -> RunConfig:
-    """The saved settings with what is given for them now; the networks must stay as they are."""
-    shape = given.pop("policy_kwargs", None)
-    if settings.adjust(config, policy_kwargs=shape) != config:
-        raise ArgumentRefused(f"policy_kwargs {shape!r} are not those of the saved model")
-    changes = {name: given.pop(name) for name in OF_AGENT if name in given}
-    words = {name: given.pop(name) for name in WORDS if name in given}
-    return settings.adjust(config, words=words, **changes)
-
-
-def _arguments(header: files.Header, env: Any) -> dict[str, Any]:
-    """Stored arguments as the attributes that they are."""
-    # Where something is written is the user's to say, not the file's.
-    stored = dict(vars(header.attributes)) | {"tensorboard_log": None}
-    stored["train_freq"] = stored["train_freq"], stored.pop("train_unit")
-    kind = stored.pop("buffer_kind")
-    if kind is not None:
-        stored["replay_buffer_class"] = replay.KINDS[kind]
-        if env is None:
-            hint = "pass env= to load()"
-            raise ArgumentRefused(f"a HerReplayBuffer asks its environment for rewards; {hint}")
-    return stored if env is None else stored | {"n_envs": env.num_envs}
