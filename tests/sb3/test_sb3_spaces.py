@@ -113,6 +113,19 @@ def test_every_space_trains_saves_and_loads(space: spaces.Space[Any], tmp_path: 
     assert loaded.learn(10, reset_num_timesteps=False).agent.updates > model.agent.updates
 
 
+def test_a_dict_goes_on_without_a_reset_unless_it_was_forged(tmp_path: Path) -> None:
+    env = random_env(ALL["dict"])
+    model = make(env).learn(15)
+    model.save(tmp_path / "model")
+    loaded: Any = ActorCritic.load(tmp_path / "model", env, device="cpu", force_reset=False)
+    for key, value in loaded._last_obs.items():
+        assert np.array_equal(value, model._last_obs[key])  # pyright: ignore
+    model._last_obs = {"a": np.zeros((1, 2))}
+    model.save(tmp_path / "model")
+    with pytest.raises(StorageFault, match="no valid last observations"):
+        ActorCritic.load(tmp_path / "model", env, device="cpu", force_reset=False)
+
+
 def test_statistics_are_of_the_flat_observations_up_to_the_last_of_an_episode() -> None:
     model = make(random_env(ALL["dict"])).learn(35)
     buffer: Any = model.replay_buffer

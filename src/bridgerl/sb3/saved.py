@@ -148,10 +148,14 @@ class Saved(Normalizing):
             whole = tensors.get(f"last.{name}")
             parts = {k: v.numpy() for k, v in without_prefix(tensors, f"last.{name}/").items()}
             setattr(self, attribute, whole.numpy() if whole is not None else parts or None)
-        starts = self._last_episode_starts
-        if starts is not None and len(starts) != self.env.num_envs:
-            held = f"the model was saved with {len(starts)} environments, not {self.env.num_envs}"
+        starts, n_envs = self._last_episode_starts, self.env.num_envs
+        if starts is None:
+            return
+        if starts.shape != (n_envs,):
+            held = f"the model was saved with {starts.size} environments, not {n_envs}"
             raise ArgumentRefused(f"force_reset must be True: {held}")
+        if not spaces.holds(self.observation_space, self._last_obs, n_envs):
+            raise StorageFault("the saved model has no valid last observations; force a reset")
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         super().set_env(env, force_reset)

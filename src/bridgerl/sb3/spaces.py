@@ -91,6 +91,14 @@ def one(obs: Any) -> Any:
     return torch.as_tensor(obs)[None]
 
 
+def holds(space: spaces.Space[Any], obs: Any, n: int) -> bool:
+    """Whether these can be n observations of a space, by their shapes."""
+    if isinstance(space, spaces.Dict):
+        same = isinstance(obs, dict) and set(obs) == set(space.spaces)
+        return same and all(holds(part, obs[key], n) for key, part in space.spaces.items())
+    return getattr(obs, "shape", None) == (n, *(space.shape or ()))
+
+
 def _space(name: str, tensors: Tensors) -> spaces.Space[Any]:
     inside = without_prefix(tensors, f"{name}/")
     keys = [key.rpartition(".")[0] for key in inside]
