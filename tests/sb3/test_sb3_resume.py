@@ -125,6 +125,21 @@ def test_what_no_file_holds_is_said_when_an_environment_comes(tmp_path: Path) ->
         loaded.set_env(make_vec_env(POINT))
 
 
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_policy_or_an_actor_alone_comes_back(normalize: bool, tmp_path: Path) -> None:
+    both: dict[str, Any] = {"normalize_obs": normalize, "normalize_returns": normalize}
+    model = make(buffer_size=10**6, return_unit=3.0, **both).learn(15)
+    model.policy.save(tmp_path / "policy.pkl")
+    model.policy.actor.save(tmp_path / "actor")
+    model.save(tmp_path / "model")
+    policies = [type(model.policy).load(tmp_path / name) for name in ("policy.pkl", "model")]
+    actor = type(model.actor).load(tmp_path / "actor")
+    for one in (*policies, actor):
+        assert one.predict(OBS, deterministic=True)[0].tobytes() == actions(model)
+    obs, action = torch.as_tensor(OBS).float(), torch.zeros(5, 2)
+    assert torch.equal(policies[0].agent.q(obs, action), model.agent.q(obs, action))
+
+
 # Copies
 
 

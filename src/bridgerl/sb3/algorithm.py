@@ -131,8 +131,9 @@ class ActorCritic(Saved):
         # Without a seed, the global generator decides, as everywhere in Stable-Baselines3.
         seed = int(torch.randint(2**31, ())) if self.seed is None else self.seed
         self.streams = Streams(seed, str(self.device))
-        parts = {"config": self.config, "streams": self.streams}
-        self.policy_kwargs = parts | {"normalizer": self._build_normalizer()}
+        parts: dict[str, Any] = {"config": self.config, "streams": self.streams}
+        parts |= {"normalizer": self._build_normalizer(), "return_unit": self.return_unit}
+        self.policy_kwargs = parts
         super()._setup_model()
         self._optimizers = [m for m in self.agent.modules() if isinstance(m, GuardedAdam)]
         # What a file cannot hold is refused now, not after a day of training.

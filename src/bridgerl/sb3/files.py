@@ -2,7 +2,7 @@
 
 import io
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -29,25 +29,25 @@ Place = str | Path | io.BufferedIOBase
 class Attributes:
     """What of a model is data, under the names Stable-Baselines3 gives its attributes."""
 
-    learning_rate: float | None
-    buffer_size: int
-    learning_starts: int
-    batch_size: int
-    gamma: float
-    train_freq: int
-    train_unit: Literal["step", "episode"]
-    gradient_steps: int
-    optimize_memory_usage: bool
-    n_steps: int
-    replay_buffer_kwargs: dict
-    _stats_window_size: int
-    tensorboard_log: str | None
-    verbose: int
-    seed: int | None
-    n_envs: int
-    num_timesteps: int
-    _episode_num: int
-    _n_updates: int
+    learning_rate: float | None = None
+    buffer_size: int = 1
+    learning_starts: int = 100
+    batch_size: int = 256
+    gamma: float = 0.99
+    train_freq: int = 1
+    train_unit: Literal["step", "episode"] = "step"
+    gradient_steps: int = 1
+    optimize_memory_usage: bool = False
+    n_steps: int = 1
+    replay_buffer_kwargs: dict = field(default_factory=dict)
+    _stats_window_size: int = 100
+    tensorboard_log: str | None = None
+    verbose: int = 0
+    seed: int | None = None
+    n_envs: int = 1
+    num_timesteps: int = 0
+    _episode_num: int = 0
+    _n_updates: int = 0
     buffer_kind: Literal["HerReplayBuffer"] | None = None
     """The class of the buffer, where the rest does not decide it."""
     normalize_obs: bool = False

@@ -1,6 +1,6 @@
 """The agent as Stable-Baselines3 sees it: a policy that turns observations into actions."""
 
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 import gymnasium as gym
 import numpy as np
@@ -17,7 +17,9 @@ from bridgerl.agent import build_agent
 from bridgerl.config import RunConfig
 from bridgerl.errors import UserError
 from bridgerl.nn.normalize import Normalizer
-from bridgerl.sb3.spaces import Flatten, flattener
+from bridgerl.runs.tensors import with_prefix
+from bridgerl.sb3 import files, settings
+from bridgerl.sb3.spaces import SPACES, Flatten, flattener, to_tensors
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, EnvSpec
 
@@ -40,11 +42,17 @@ class ActorView:
     """The agent's actor, called as Stable-Baselines3 calls its own."""
 
     def __init__(self, policy: "AgentPolicy") -> None:
-        self._policy, self.predict = policy, policy.predict
+        self._policy = policy
+        self.predict, self.save = policy.predict, policy.save
 
     def __call__(self, obs: Any, deterministic: bool = True) -> Tensor:
         """Actions in [-1, 1] for a batch of observations: (b, a)."""
         return self._policy(obs, deterministic)
+
+    @classmethod
+    def load(cls, path: files.Place, device: torch.device | str = "auto") -> "ActorView":
+        """The actor of a file, with the critic behind it."""
+        return AgentPolicy.load(path, device).actor
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._policy.agent.actor, name)
@@ -68,7 +76,7 @@ class CriticView:
 class AgentPolicy(BasePolicy):
     """Holds the agent, built where it stays: its weights are views of one flat vector."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         observation_space: gym.Space[Any],
         action_space: gym.spaces.Box,
@@ -77,12 +85,14 @@ class AgentPolicy(BasePolicy):
         config: RunConfig,
         streams: Streams,
         normalizer: Normalizer,
+        return_unit: float = 10.0,
     ) -> None:
         super().__init__(observation_space, action_space, squash_output=True)
         sizes = gym.spaces.flatdim(observation_space), gym.spaces.flatdim(action_space)
         spec, parts = EnvSpec(config.env, *sizes), (config.actor, config.critic)
         self.agent = build_agent(*parts, spec, streams, normalizer)
-        self._explore = streams("explore")
+        self._explore, self._streams, self._config = streams("explore"), streams, config
+        self._return_unit = return_unit
         self.flatten = flattener(observation_space)
         """Observations of the environment as the agent's rows."""
 
@@ -126,11 +136,24 @@ class AgentPolicy(BasePolicy):
             for p, part in zip(weights, values.split([p.numel() for p in weights]), strict=True):
                 p.copy_(part.view_as(p))
 
-    def save(self, path: str) -> NoReturn:
-        """Refused: Stable-Baselines3 would pickle it."""
-        raise UserError("a policy has no file of its own; save the model: model.save(path)")
+    def save(self, path: files.Place) -> None:
+        """Write a model of this policy alone: without a past, and with a buffer of one row."""
+        normalizer = self.agent.normalizer
+        attributes = files.Attributes(
+            normalize_obs=normalizer.obs is not None,
+            normalize_returns=normalizer.returns is not None,
+            return_unit=self._return_unit,
+        )
+        agent, device = settings.to_json(self._config), self.device.type
+        header = files.Header(agent, attributes, device, not_stored=())
+        tensors = self.state_dict() | with_prefix("stream.", self._streams.state())
+        for name in SPACES:
+            tensors |= to_tensors(getattr(self, name), name)
+        files.write_model(path, header, tensors)
 
     @classmethod
-    def load(cls, path: str, device: torch.device | str = "auto") -> NoReturn:
-        """Refused: Stable-Baselines3 would unpickle it."""
-        raise UserError("a policy has no file of its own; use ActorCritic.load(path).policy")
+    def load(cls, path: files.Place, device: torch.device | str = "auto") -> "AgentPolicy":
+        """The policy of a file, whether of a model or of a policy alone."""
+        from bridgerl.sb3.algorithm import ActorCritic  # It is made of this module.
+
+        return ActorCritic.load(path, device=device, buffer_size=1).policy
