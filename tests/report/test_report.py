@@ -673,6 +673,26 @@ def test_a_log_axis_leaves_out_negative_means_and_tells_the_others_right(page, r
     assert len(texts) == 9
 
 
+def test_a_log_axis_does_not_blank_curves_that_are_negative_throughout(page, runs):
+    write_run(runs, "tqc", top=100.0)
+    show(page, runs)
+    page.get_by_role("button", name="log", exact=True).click()
+    axes = "[...document.querySelectorAll('.plot[data-task]')].map(p => p._fullLayout.yaxis.type)"
+    assert page.evaluate(axes) == ["linear", "log"]
+    assert page.locator(".plots .note:visible").count() == 1
+    page.get_by_role("button", name="sac-tqc-lite", exact=True).click()
+    assert page.evaluate(axes) == ["log", "log"]
+    assert page.locator(".plots .note:visible").count() == 0
+
+
+def test_settings_are_compared_with_the_one_that_is_chosen(page, runs):
+    show(page, runs)
+    rows = page.locator("#comparison tbody tr:visible")
+    assert [r.locator("th").text_content() for r in rows.all()] == ["sac-dbc-lite"]
+    page.locator("#against").select_option("sac-dbc-lite")
+    assert [r.locator("th").text_content() for r in rows.all()] == ["sac-cdq-lite"]
+
+
 def test_the_theme_follows_the_system_and_a_button(page, runs):
     show(page, runs)
     ground = "getComputedStyle(document.body).backgroundColor"

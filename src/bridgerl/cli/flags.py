@@ -53,28 +53,45 @@ def take(args: list[str], picks: dict[str, str]) -> list[str]:
     return rest
 
 
+def take_several(args: list[str], flag: str) -> tuple[list[str], list[str] | None]:
+    """Move the words after a flag, up to the next one, out of a command line; None without it."""
+    if flag not in args:
+        return args, None
+    at = args.index(flag)
+    values = list(takewhile(lambda word: word[:2] != "--", args[at + 1 :]))
+    return [*args[:at], *args[at + 1 + len(values) :]], values
+
+
 def parse(
     kind: Callable[..., T], args: list[str], verb: str, known: Iterable[str] = (), **options: Any
 ) -> T:
     """An instance of a dataclass from its flags; `known` are the names to suggest."""
+    result, unknown = parse_some(kind, args, verb, **options)
+    if unknown:
+        why = _why_unknown(unknown[0], known or flags_of(kind))
+        raise UserError(f"{why} (see bridgerl {verb} --help)")
+    return result
+
+
+def parse_some(
+    kind: Callable[..., T], args: list[str], verb: str, **options: Any
+) -> tuple[T, list[str]]:
+    """The same, with the words that it does not know."""
     options |= {"prog": f"bridgerl {verb}", "return_unknown_args": True}
     if HELP & set(args):
         tyro.cli(kind, args=["--help"], **options)  # Prints and leaves.
-    see = f"(see bridgerl {verb} --help)"
     box, columns = io.StringIO(), os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = "100000"  # So wide that no flag is broken at a hyphen.
     try:
         # Tyro looks at stdout to choose frames and colours, and prints errors to stderr.
         with redirect_stdout(box), redirect_stderr(box):
-            result, unknown = tyro.cli(kind, args=args, **options)
+            return tyro.cli(kind, args=args, **options)
     except SystemExit:
+        see = f"(see bridgerl {verb} --help)"
         raise UserError(f"{_one_line(box.getvalue(), args)} {see}") from None
     finally:
         del os.environ["COLUMNS"]
         os.environ |= {} if columns is None else {"COLUMNS": columns}
-    if unknown:
-        raise UserError(f"{_why_unknown(unknown[0], known or flags_of(kind))} {see}")
-    return result
 
 
 def flags_of(config: Any, prefix: str = "--") -> list[str]:

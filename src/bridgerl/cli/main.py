@@ -19,6 +19,8 @@ from bridgerl.runs.console import forgive_encodings
 # A module and its class; the class's docstring is the verb's help.
 VERBS = {
     "train": "cli.train:Train",
+    "sweep": "cli.sweep:Sweep",
+    "tune": "cli.tune:Tune",
     "evaluate": "cli.runs:Evaluate",
     "calibrate": "cli.runs:Calibrate",
     "league": "cli.truth:League",
@@ -89,8 +91,8 @@ def _read(args: list[str]) -> Callable[[], int]:
 
     refuse_odd_words(rest)
     kind = load(verb)
-    # The flags of `train` depend on its --actor and --critic.
-    return kind.read(rest) if verb == "train" else parse(kind, rest, verb)
+    # The flags of `train` depend on its --actor and --critic, and others take those of `train`.
+    return kind.read(rest) if hasattr(kind, "read") else parse(kind, rest, verb)
 
 
 def load(verb: str) -> Any:

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ import tyro
 from bridgerl.errors import printable
 from bridgerl.report.build import build_report
 from bridgerl.runs.archive import unpack
+from bridgerl.studies.own import read_study
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,10 @@ class Report:
     out: Path | None = None
     """The page, NAME.html, with NAME.md, .tex, .json; by default DIR/report.html and results.*, or
     FILE.html beside FILE.zip."""
+    baseline: str | None = None
+    """The setting that all others are compared with, as the page names it."""
+    study_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """A study of your own, my_study.py, whose claims are judged; the file is run."""
     json: bool = False
     """Print the results as JSON."""
 
@@ -44,13 +50,15 @@ class Report:
         return 0
 
     def _build(self) -> dict[str, Any]:
+        study = None if self.study_file is None else read_study(self.study_file)
+        build = partial(build_report, baseline=self.baseline, study=study)
         if not os.path.isfile(self.folder):
-            return build_report(self.folder, self.out)
+            return build(self.folder, self.out)
         with TemporaryDirectory() as place:
             folder = Path(place) / self.folder.stem  # The page's title.
             folder.mkdir()
             unpack(self.folder, folder)
-            return build_report(folder, self.out or self.folder.with_suffix(".html"))
+            return build(folder, self.out or self.folder.with_suffix(".html"))
 
 
 def outline(results: dict[str, Any]) -> list[str]:
@@ -59,6 +67,6 @@ def outline(results: dict[str, Any]) -> list[str]:
     for key, words in results["counts"].items():
         said = ", ".join(f"{count} {word}" for word, count in words.items())
         lines.append(f"claims by {results['measures'][key]['head']}: {said}")
-    if results["problems"]:
-        lines.append(f"problems: {len(results['problems'])}, listed on the page")
+    if count := len(results["problems"]) + len(results["warnings"]):
+        lines.append(f"problems: {count}, listed on the page")
     return [*lines, f"report: {printable(results['page'])}"]

@@ -10,13 +10,24 @@ from bridgerl.errors import UserError
 from bridgerl.runs import store
 
 if TYPE_CHECKING:
+    from bridgerl.studies import Study
     from bridgerl.studies.manifest import Manifest
 
 EXTRAS = ("plotly", "jinja2")
 
 
-def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:
-    """Write the page and the tables of a folder; returns results, page, what to type."""
+def build_report(
+    folder: Path,
+    out: Path | None = None,
+    *,
+    baseline: str | None = None,
+    study: "Study | None" = None,
+) -> dict[str, Any]:
+    """Write the page and the tables of a folder; returns results, page, what to type.
+
+    `baseline` is the setting that others are compared with; `study` whose claims are judged, if it
+    is none of ours.
+    """
     check_extras()
     page = folder / "report.html" if out is None else out
     _refuse(folder, page)
@@ -31,11 +42,11 @@ def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:
     for path in (tables.with_suffix(end) for end in formats):
         if os.path.isdir(path):
             raise UserError(f"{path} is a folder where the report has a file; change --out")
-    source = load(folder)
+    source = load(folder, study)
     if not source.runs and source.manifest is None:
         reasons = "".join(f"; {problem}" for problem in source.problems)
         raise UserError(f"{folder} holds no runs and no evaluations{reasons}")
-    results = summarise_source(source)
+    results = summarise_source(source, baseline)
     texts = {tables.with_suffix(end): write(results) for end, write in formats.items()}
     texts[page] = render(source, results)
     try:
@@ -51,6 +62,8 @@ def build_report(folder: Path, out: Path | None = None) -> dict[str, Any]:
 def _rest(folder: Path, made: "Manifest | None") -> str | None:
     """The command that goes on with a study, whose folder is OUT/SCALE/STUDY unless moved."""
     folder = folder.resolve()
+    if made is not None and made.command:
+        return made.command
     if made is None or folder.parts[-2:] != (made.scale, made.study):
         return None
     out = os.path.relpath(folder.parents[1])

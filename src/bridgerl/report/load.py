@@ -5,7 +5,6 @@ A study's folder lists its jobs; any other folder is searched.
 
 import math
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,18 +14,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bridgerl.errors import BridgeError, StorageFault, printable
+from bridgerl.report.naming import label
 from bridgerl.runs import records
 from bridgerl.runs.ending import FILES, require_as_ended
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.records import Clock, Evaluations, Record, is_number
 from bridgerl.runs.result import RESULT, Result, read_result
 from bridgerl.runs.search import find_runs
-from bridgerl.studies import SCALES, STUDIES
+from bridgerl.studies import SCALES, STUDIES, Study
+from bridgerl.studies.base import TrainingStudy
 from bridgerl.studies.jobs import Job
 from bridgerl.studies.manifest import MANIFEST, Manifest, read_manifest
-
-_ENV = re.compile(r"(.+-v\d+)(?:_(\d+))?")
-_SEED = re.compile(r"seed[_-]?(\d+)")
 
 
 class Part(NamedTuple):
@@ -78,6 +76,8 @@ class Source(NamedTuple):
     manifest: Manifest | None
     runs: list[Run]
     problems: list[str]
+    study: Study
+    """Its measures, tables and claims."""
 
 
 class Faults(list[str]):
@@ -96,27 +96,37 @@ class Faults(list[str]):
             return default
 
 
-def load(folder: Path) -> Source:
-    """The study that lies in a folder, or every run below it."""
-    faults = Faults(folder)
+def load(folder: Path, own: Study | None = None) -> Source:
+    """The study that lies in a folder, or every run below it; `own` may be whose it is."""
+    faults, any_study = Faults(folder), _any_study(folder.resolve().name)
     if os.path.lexists(folder / MANIFEST):
-        manifest = faults.or_else(None, _read_study, folder)
+        manifest = faults.or_else(None, read_manifest, folder)
         if manifest is not None:
+            study = faults.or_else(_any_study(manifest.study), _study_of, manifest, own)
             runs = [_job_run(folder, path, job) for path, job in manifest.jobs.items()]
-            return Source(folder, manifest, runs, faults)
+            return Source(folder, manifest, runs, faults, study)
 
     def unreadable(error: OSError) -> None:
         faults.append(printable(f"{error.filename} cannot be read: {error.strerror}"))
 
     runs = [_read_run(folder, run) for run in find_runs(folder, unreadable)]
-    return Source(folder, None, runs, faults)
+    return Source(folder, None, runs, faults, any_study)
 
 
-def _read_study(folder: Path) -> Manifest:
-    manifest = read_manifest(folder)
-    if manifest.study not in STUDIES or manifest.scale not in SCALES:
-        raise StorageFault(f"{MANIFEST} is of a study that this version does not know")
-    return manifest
+def _any_study(title: str) -> Study:
+    """Runs that nobody planned, or by flags alone, are trainings without tables and claims."""
+    return TrainingStudy("", printable(title), (), (), (), ())
+
+
+def _study_of(manifest: Manifest, own: Study | None) -> Study:
+    if own is not None and own.name == manifest.study:
+        return own
+    if manifest.scale == "":
+        return _any_study(manifest.study)
+    if manifest.study in STUDIES and manifest.scale in SCALES:
+        return STUDIES[manifest.study]
+    hint = "if you have its file, add --study-file my_study.py"
+    raise StorageFault(f"{MANIFEST} is of a study that is not known here; {hint}")
 
 
 def _job_run(root: Path, folder: Path, job: Job) -> Run:
@@ -184,7 +194,7 @@ def _read_run(root: Path, run: RunFolder) -> Run:
     last = [int(s[-1]) for s in (clock.steps, evaluations.steps) if len(s)]
     health = {} if log is None else _health(log, critic.get("grad_clip"))
     return Run(
-        **_label(root, run.path, config),
+        **label(root, run.path, config),
         pair=(printable(actor.get("type")), printable(critic.get("type"))) if config else None,
         evaluations=evaluations,
         clock=clock,
@@ -243,25 +253,6 @@ def _health(log: list[Record], clip: Any) -> dict[str, Any]:
         "clipped": sum(n > clip for n in norms) / len(norms) if can_clip else None,
         "q_over_bound": max(bounds, default=None),
     }
-
-
-def _label(root: Path, folder: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """Name, task, setting and seed, from the config and the path below the root."""
-    name = Path(os.path.relpath(folder, root)).as_posix()
-    parts = [p for p in name.split("/") if p not in (".", "..")] or folder.resolve().parts[-2:]
-    env, seed, rest = config.get("env"), config.get("seed"), []
-    for part in parts:
-        task, number = _ENV.fullmatch(part), _SEED.fullmatch(part)
-        if task:
-            env = env or task[1]
-            seed = int(task[2]) if seed is None and task[2] else seed
-        elif number:
-            seed = int(number[1]) if seed is None else seed
-        else:
-            rest.append(part)
-    setting = "/".join(rest) or folder.resolve().parent.name
-    texts = {"name": name, "env": env or "unnamed task", "setting": setting}
-    return {key: printable(text) for key, text in texts.items()} | {"seed": seed}
 
 
 def _texts(data: Any) -> dict[str, str]:

@@ -8,9 +8,10 @@ import numpy as np
 
 from bridgerl.errors import printable
 from bridgerl.report import stats
+from bridgerl.report.alarms import alarms
+from bridgerl.report.comparison import compare_settings, pick_baseline
 from bridgerl.report.load import Run, Source
-from bridgerl.studies import SCALES, STUDIES, Study, paper
-from bridgerl.studies.base import TrainingStudy
+from bridgerl.studies import SCALES, Study, paper
 from bridgerl.studies.claims import Cell, Cells, Claim
 
 BASELINE = "sac+cdq"
@@ -18,16 +19,16 @@ Samples = dict[tuple[str, str], list[float]]
 """Scores by setting and task."""
 
 
-def summarise_source(source: Source) -> dict[str, Any]:
+def summarise_source(source: Source, baseline: str | None = None) -> dict[str, Any]:
     """Everything that tables and the page show of runs together."""
-    made, runs = source.manifest, source.runs
-    # Runs that nobody planned are trainings without tables and claims.
-    study = TrainingStudy("", printable(source.folder.resolve().name), (), (), (), ())
-    study, scale = (STUDIES[made.study], SCALES[made.scale]) if made else (study, None)
+    made, runs, study = source.manifest, source.runs, source.study
+    scale = SCALES.get(made.scale) if made else None
     decides = scale is None or scale.decides
+    rival = pick_baseline(baseline, runs)
     samples = {key: _samples(runs, key) for key in study.measures}
     judged = [key for key, measure in study.measures.items() if measure.judges]
-    seeds = {key: _seeds(runs, key) for key in judged} if study.paired else {}
+    by_seed = {key: _seeds(runs, key) for key in study.measures}
+    seeds = by_seed if study.paired else {}
     exact = {(part.setting, part.task) for run in runs for part in run.parts if part.exact}
     cells = {key: _cells(found, exact) for key, found in samples.items()}
     own = {key: (cells[key], seeds.get(key)) for key in judged}
@@ -41,8 +42,8 @@ def summarise_source(source: Source) -> dict[str, Any]:
     own_problems = [f"{run.name}: {problem}" for run in runs for problem in run.problems]
     return {
         "title": study.title,
-        "study": made.study if made else None,
-        "scale": made.scale if made else None,
+        "study": printable(made.study) if made else None,
+        "scale": printable(made.scale) if made else None,
         "preset": scale.preset if scale else None,
         "tables": list(study.tables),
         "measures": {key: measure._asdict() for key, measure in study.measures.items()},
@@ -53,8 +54,15 @@ def summarise_source(source: Source) -> dict[str, Any]:
         "claims": claims,
         "decides": decides,
         "cells": _rows(cells, runs, study),
-        "overall": _overall(samples, runs) if study.pools_tasks else [],
+        "overall": _overall(samples, runs, baseline) if study.pools_tasks else [],
+        "baseline": rival,
+        "comparisons": [
+            row
+            for key in (study.measures if study.more_is_better else ())
+            for row in compare_settings(key, samples[key], by_seed[key], rival)
+        ],
         "problems": [*source.problems, *own_problems, *_mixtures(runs)],
+        "warnings": alarms(runs),
     }
 
 
@@ -171,8 +179,10 @@ def _score(cell: Cell) -> dict[str, float | None]:
     return {"mean": cell.mean, "std": cell.std if cell.n > 1 else None}
 
 
-def _overall(samples: dict[str, Samples], runs: list[Run]) -> list[dict[str, Any]]:
-    """IQM over the paper's tasks, and the chance to beat the same actor's CDQ."""
+def _overall(
+    samples: dict[str, Samples], runs: list[Run], baseline: str | None
+) -> list[dict[str, Any]]:
+    """IQM over the paper's tasks, and the chance to beat a baseline or the same actor's CDQ."""
     pairs = {r.setting: r.pair for r in runs if r.pair}
     rows = []
     for measure, own in samples.items():
@@ -183,7 +193,7 @@ def _overall(samples: dict[str, Samples], runs: list[Run]) -> list[dict[str, Any
         rows += [
             {"measure": measure, "setting": setting, "tasks": len(tasks), "iqm": stats.iqm(tasks)}
             | _ends("", stats.iqm_interval(tasks, np.random.default_rng(0)))
-            | _improvement(setting, pairs, own)
+            | _improvement(setting, baseline or _same_actor(setting, pairs), own)
             for setting, tasks in scaled.items()
             if tasks
         ]
@@ -195,11 +205,17 @@ def _ends(prefix: str, interval: stats.Interval | None) -> dict[str, float | Non
     return {f"{prefix}low": low, f"{prefix}high": high}
 
 
-def _improvement(setting: str, pairs: dict[str, Any], samples: Samples) -> dict[str, Any]:
-    """Against the setting that trains the same actor with CDQ, over the tasks that both have."""
+def _same_actor(setting: str, pairs: dict[str, Any]) -> str | None:
+    """The setting that trains the same actor with CDQ."""
     actor, critic = pairs.get(setting) or (None, None)
     rivals = [s for s, pair in pairs.items() if pair == (actor, "cdq") and critic != "cdq"]
-    baseline, value, interval = rivals[0] if rivals else None, None, None
+    return rivals[0] if rivals else None
+
+
+def _improvement(setting: str, baseline: str | None, samples: Samples) -> dict[str, Any]:
+    """Against a baseline, over the tasks that both have."""
+    baseline = None if baseline == setting else baseline
+    value, interval = None, None
     tasks = [t for s, t in samples if s == setting and (baseline, t) in samples]
     if baseline is not None and tasks:
         ours, theirs = ([np.array(samples[s, t]) for t in tasks] for s in (setting, baseline))

@@ -20,6 +20,15 @@ VERDICTS = (
     "judged as three seeds."
 )
 OVERALL = ["measure", "setting", "tasks", "IQM", "95 %", "P(better than)", "P", "95 % of P"]
+COMPARISON = ["task", "setting", "against", "measure", "seeds", "difference", "95 %"]
+COMPARISON += ["P(better)", "95 % of P"]
+COMPARED = (
+    "Setting less baseline. Where both have two or more seeds in common, differences are taken "
+    "seed by seed (Student's interval; the number of seeds stands beside it), else between means "
+    "(Welch's). P is the chance that a run of the setting beats one of the baseline, with a "
+    "bootstrap interval, rough for few seeds. Each interval stands alone: of twenty comparisons "
+    "without any difference, one is expected to look like one."
+)
 COUNTED = "Mean +- standard deviation over n finished runs. "
 EXACT = (
     "All numbers follow from formulas; beside a verdict stands by how much the claim is met or "
@@ -36,6 +45,7 @@ def notes(results: dict[str, Any]) -> dict[str, str]:
     return {
         "Claims": EXACT if exact else VERDICTS + ("" if results["decides"] else short),
         "Scores": ("" if exact else COUNTED) + "; ".join(measures) + ".",
+        "Comparison": COMPARED,
         "Overall": NORMALISED + " Settings with different numbers of tasks do not compare." * mixed,
     }
 
@@ -116,19 +126,40 @@ def parts(results: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]
         pooled = [figure(row["iqm"]), interval(row) or "-"]
         rival = [row["baseline"] or "-", figure(row["improvement"])]
         overall.append([*own, *pooled, *rival, interval(row, "improvement_") or "-"])
+    against = results["baseline"]
+    compared = [
+        [
+            *(row[key] for key in ("task", "setting", "baseline")),
+            measures[row["measure"]]["head"],
+            *comparison_cells(row),
+        ]
+        for row in results["comparisons"]
+        if row["baseline"] == against
+    ]
     found = [
         ("Claims", ["claim", *judged, "the paper's numbers"], claims),
         ("Scores", ["task", "setting", "n", *heads, *["paper"] * printed], cells),
+        ("Comparison", COMPARISON, compared),
         ("Overall", OVERALL, overall),
     ]
     return [part for part in found if part[2]]
 
 
+def comparison_cells(row: dict[str, Any]) -> list[str]:
+    """Seeds in pairs, difference, its interval, the chance to be better, and its interval."""
+    pairs = str(row["pairs"]) if row["pairs"] else "-"
+    chance = [figure(row["improvement"]), interval(row, "improvement_") or "-"]
+    return [pairs, figure(row["difference"]), interval(row) or "-", *chance]
+
+
 def facts(results: dict[str, Any]) -> str:
     """Study, scale with its preset, and how much of it is there."""
-    study = ""
-    if results["study"]:
-        study = f"study {results['study']}, scale {results['scale']} (preset {results['preset']}), "
+    study, scale = results["study"] or "", results["scale"]
+    if scale:
+        preset = f" (preset {results['preset']})" if results["preset"] else ""
+        study = f"study {study}, scale {scale}{preset}, "
+    elif study:
+        study = f"sweep {study}, "
     return f"{study}{results['finished']} of {results['planned']} runs finished"
 
 
@@ -139,8 +170,8 @@ def to_markdown(results: dict[str, Any]) -> str:
         table = [head, ["---"] * len(head), *([_markdown(cell) for cell in row] for row in rows)]
         lines += ["", f"## {title}", "", notes(results)[title], ""]
         lines += [f"| {' | '.join(row)} |" for row in table]
-    if results["problems"]:
-        lines += ["", "## Problems", "", *(f"- {_markdown(p)}" for p in results["problems"])]
+    if problems := [*results["problems"], *results["warnings"]]:
+        lines += ["", "## Problems", "", *(f"- {_markdown(p)}" for p in problems)]
     return "\n".join(lines) + "\n"
 
 

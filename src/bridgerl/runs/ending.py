@@ -51,3 +51,10 @@ def require_as_ended(log: Path, done: dict[str, Any]) -> None:
 
 def _is_mark(mark: Any) -> bool:
     return isinstance(mark, dict) and store.is_count(mark.get("bytes")) and "sha256" in mark
+
+
+def is_whole(done: dict[str, Any], config: dict[str, Any]) -> bool:
+    """Whether a run ended with all the steps of an encoded config, or with the wanted return."""
+    goal, last = (config.get("eval") or {}).get("stop_at"), done.get("final_return")
+    reached = isinstance(goal, float) and isinstance(last, float) and last >= goal
+    return reached or done["step"] >= config["steps"]

@@ -223,11 +223,11 @@ class RunFolder:
             file.write(data)
 
     def is_done(self, config: RunConfig | dict[str, Any]) -> bool:
-        """Whether the very run of a config, given as such or encoded, ended with all its steps."""
-        steps = config["steps"] if isinstance(config, dict) else config.steps
+        """Whether the very run of a config, given as such or encoded, ended as it should."""
+        wanted = config if isinstance(config, dict) else encode(config)
         with contextlib.suppress(BridgeError, OSError):
             done = self.done()
-            return done is not None and done["step"] >= steps and self.holds(config)
+            return done is not None and ending.is_whole(done, wanted) and self.holds(config)
         return False
 
     def checkpoint(self, kind: str, step: int) -> Path:

@@ -159,6 +159,8 @@ class Study(ABC):
     """Whether equal seeds of two settings share their data, so that they are compared in pairs."""
     pools_tasks: ClassVar[bool] = False
     """Whether scores of several tasks can be summed up once divided by a baseline's."""
+    more_is_better: ClassVar[bool] = False
+    """Whether a larger score is a better one, so that any two settings can be compared."""
 
     def jobs(
         self, scale: str, out: Path, seeds: tuple[int, ...] | None = None, device: str = "cpu"
@@ -199,7 +201,7 @@ class TrainingStudy(Study):
     figure = Figure(
         "Learning curves", "environment steps", "return", "Mean return of evaluations over seeds."
     )
-    pools_tasks = True
+    pools_tasks = more_is_better = True
     most_steps: ClassVar[int] = 10**9
     """Steps of a run, where the scale would have more."""
 

@@ -18,10 +18,13 @@ class Manifest(NamedTuple):
 
     study: str
     scale: str
+    """Empty for a sweep, which has none."""
     seeds: tuple[int, ...] | None
     """None: the scale's own."""
     gpus: float
     jobs: dict[Path, Job]
+    command: str = ""
+    """What goes on with it, where study and scale do not tell."""
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -43,6 +46,7 @@ def read_manifest(folder: Path) -> Manifest:
         jobs = {folder / job.folder: replace(job, folder=folder / job.folder) for job in listed}
         seeds = None if data["seeds"] is None else tuple(int(seed) for seed in data["seeds"])
         study, scale, gpus = str(data["study"]), str(data["scale"]), float(data["gpus"])
+        command = str(data.get("command", ""))
     except (KeyError, TypeError, ValueError, OverflowError, BridgeError) as error:
         raise StorageFault(f"{MANIFEST} is not one of ours: {error!r}") from None
-    return Manifest(study, scale, seeds, gpus, jobs)
+    return Manifest(study, scale, seeds, gpus, jobs, command)

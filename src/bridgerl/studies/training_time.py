@@ -13,7 +13,7 @@ class TimeStudy(TrainingStudy):
     measures: ClassVar[dict[str, Measure]] = {
         "hours": Measure("hours", "hours of training for a million steps, as the runs were run")
     }
-    pools_tasks = False
+    pools_tasks = more_is_better = False
     printed = Study.printed
 
     def paper_cells(self) -> Cells:

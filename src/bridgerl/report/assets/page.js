@@ -22,18 +22,18 @@
   }
   const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "resetScale2d"]] };
 
-  function points(curve, floor) {
+  function points(curve, scale, floor) {
     const x = view.x === "hours" ? curve.hours : curve.steps;
-    const kept = curve.mean.map((_, i) => i).filter((i) => view.y === "linear" || curve.mean[i] > 0);
+    const kept = curve.mean.map((_, i) => i).filter((i) => scale === "linear" || curve.mean[i] > 0);
     const pick = (values) => kept.map((i) => values[i]);
     // On a log axis a band that reaches 0 or below goes down to the lowest point shown.
     const low = pick(curve.low);
-    const edge = low.map((v) => (view.y === "log" && v <= 0 ? floor : v));
+    const edge = low.map((v) => (scale === "log" && v <= 0 ? floor : v));
     return { x: pick(x), mean: pick(curve.mean), low, edge, high: pick(curve.high), n: pick(curve.n) };
   }
 
-  function traces(curve, floor) {
-    const { x, mean, low, edge, high, n } = points(curve, floor);
+  function traces(curve, scale, floor) {
+    const { x, mean, low, edge, high, n } = points(curve, scale, floor);
     const paint = color(`c${curve.color % 8}`);
     const whole = n.map((count) => count === curve.seeds);
     // The dotted part starts where the solid one ends, so that no gap opens between them.
@@ -57,12 +57,15 @@
       const curves = data.curves[plot.dataset.task].curves.filter(
         (c) => !view.hidden.has(c.color) && (view.x === "steps" || c.hours));
       const positive = curves.flatMap((c) => [...c.mean, ...c.low]).filter((v) => v > 0);
+      // A logarithm would take a curve of nothing but negative returns away without a word.
+      const scale = curves.every((c) => c.mean.some((v) => v > 0)) ? view.y : "linear";
+      plot.nextElementSibling.hidden = scale === view.y;
       const title = view.x === "steps" ? data.figure.x : "hours of training";
       const axes = {
-        x: { title: { text: title, standoff: 8 }, rangemode: "tozero", type: data.figure.log ? view.y : "linear" },
-        y: { title: { text: data.figure.y, standoff: 8 }, type: view.y },
+        x: { title: { text: title, standoff: 8 }, rangemode: "tozero", type: data.figure.log ? scale : "linear" },
+        y: { title: { text: data.figure.y, standoff: 8 }, type: scale },
       };
-      Plotly.react(plot, curves.flatMap((c) => traces(c, Math.min(...positive))), layout(axes), config);
+      Plotly.react(plot, curves.flatMap((c) => traces(c, scale, Math.min(...positive))), layout(axes), config);
     }
   }
 
@@ -92,8 +95,16 @@
     Plotly.react(plot, [...ends, middles], { ...layout(axes), hovermode: "closest" }, config);
   }
 
+  function filterComparisons() {
+    const against = document.getElementById("against")?.value;
+    for (const row of all("#comparison tbody tr")) {
+      row.hidden = row.dataset.compared !== view.compared || row.dataset.against !== against;
+    }
+  }
+
   function draw() {
     drawCurves();
+    filterComparisons();
     drawOverall();
   }
 
@@ -161,6 +172,7 @@
   }
   for (const button of all(".copy")) button.addEventListener("click", () => copy(button));
   document.getElementById("filter")?.addEventListener("input", filterClaims);
+  document.getElementById("against")?.addEventListener("change", filterComparisons);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const system = () => (dark.matches ? "dark" : "light");
   document.getElementById("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));

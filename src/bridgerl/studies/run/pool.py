@@ -6,6 +6,7 @@ import math
 import signal
 import time
 from collections import deque
+from collections.abc import Iterable, Iterator
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -74,16 +75,15 @@ class Pool:
         self._idle: list[_Worker] = []
         self._deaths: dict[Job, int] = {}
 
-    def run(self, jobs: list[Job], stop: StopSignal) -> dict[Job, JobEnd]:
+    def run(self, jobs: Iterable[Job], stop: StopSignal) -> dict[Job, JobEnd]:
         """Run all jobs, or until a signal; then trainings end after a checkpoint, others now.
 
-        A process that does not end, because its environment hangs, is killed after a grace period.
+        A job is asked for when there is a worker for it. A process that does not end, because its
+        environment hangs, is killed after a grace period.
         """
-        waiting, ends, asked = deque(jobs), dict[Job, JobEnd](), math.inf
+        waiting, source, ends, asked = deque[Job](), iter(jobs), dict[Job, JobEnd](), math.inf
         try:
-            while self._running or (waiting and stop.number is None):
-                while waiting and len(self._running) < self._workers and stop.number is None:
-                    self._start(waiting.popleft())
+            while self._fill(waiting, source, stop):
                 if stop.number is not None and asked == math.inf:
                     asked = time.monotonic()
                     self._ask_to_stop()
@@ -106,6 +106,15 @@ class Pool:
             for worker in [*self._running.values(), *self._idle]:
                 worker.close()
         return ends
+
+    def _fill(self, waiting: deque[Job], source: Iterator[Job], stop: StopSignal) -> bool:
+        """Start jobs for idle workers, those first that are taken up again; whether any runs."""
+        while len(self._running) < self._workers and stop.number is None:
+            job = waiting.popleft() if waiting else next(source, None)
+            if job is None:
+                break
+            self._start(job)
+        return bool(self._running)
 
     def _start(self, job: Job) -> None:
         worker = self._idle.pop() if self._idle and not job.trains else _Worker()
