@@ -28,7 +28,8 @@ def _run(*args: str | Path, path: Path | None = None) -> str:
 
 
 def test_every_example_is_run_here() -> None:
-    text = Path(__file__).read_text() + (HERE / "sb3" / "test_sb3.py").read_text()
+    files = (Path(__file__), HERE / "sb3" / "test_sb3.py", HERE / "studies" / "test_own_study.py")
+    text = "".join(path.read_text() for path in files)
     assert all(p.name in text for p in EXAMPLES.glob("*.py"))
 
 

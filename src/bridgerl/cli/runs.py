@@ -73,8 +73,12 @@ class Evaluate:
             watch(*how)
         filmed = None if self.video is None else self._film(self.video)
         result = play(*how)
+        fault = None
         if self.values:
-            result["values"] = value_run(*how)
+            try:
+                result["values"] = value_run(*how)
+            except UserError as error:  # The episodes were played, and are told all the same.
+                fault, result["values"] = error, None
         if measure is not None:
             result["risk"] = tails.describe_returns(result["returns"], measure, self.seed)
         text = (
@@ -82,11 +86,13 @@ class Evaluate:
             f"{self.episodes} episodes ({self.weights} weights, step {result['step']:,})"
         )
         text += f"\n{tails.say(result['risk'], self.episodes)}" if measure is not None else ""
-        text += f"\n{describe(result['values'])}" if self.values else ""
+        text += f"\n{describe(result['values'])}" if result.get("values") else ""
         if filmed is not None:
             result["video"] = filmed
             text += f"\n{self.video}: {filmed['frames']:,} frames of {filmed['steps']:,} steps"
         print(json.dumps(result) if self.json else text)
+        if fault is not None:
+            raise fault
         return 0
 
     def _check_pictures(self) -> None:

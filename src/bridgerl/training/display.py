@@ -10,6 +10,9 @@ from rich.text import Text
 
 from bridgerl.errors import printable
 
+NARROW, WIDE = 60, 76
+"""Columns of a terminal from which on there is room for speed and time, and for a bar."""
+
 
 class Display(progress.Progress):
     """A live bar on a terminal, a line per evaluation elsewhere, silence when asked."""
@@ -17,13 +20,7 @@ class Display(progress.Progress):
     def __init__(self, total: int, *, quiet: bool = False) -> None:
         console = _Console(quiet=quiet, highlight=False)
         super().__init__(
-            progress.SpinnerColumn(),
-            progress.BarColumn(bar_width=28),
-            progress.MofNCompleteColumn(),
-            _Speed(),
-            progress.TextColumn("eta"),
-            progress.TimeRemainingColumn(),
-            progress.TextColumn("train return {task.fields[result]}"),
+            *_columns(console.width),
             console=console,
             disable=quiet or not console.is_terminal,
             speed_estimate_period=10.0,  # Warm-up steps are much faster than the others.
@@ -53,6 +50,19 @@ class Display(progress.Progress):
 
     def finish(self, step: int) -> None:
         self.update(self._bar, total=step, completed=step)
+
+
+def _columns(width: int) -> list[progress.ProgressColumn]:
+    """What there is room for: first goes the bar, then words; the counter is never cut."""
+    counter, left = progress.MofNCompleteColumn(), progress.TimeRemainingColumn()
+    if width < NARROW:
+        return [counter, progress.TextColumn("{task.fields[result]}")]
+    columns = [progress.SpinnerColumn(), counter, _Speed(), progress.TextColumn("eta"), left]
+    if width < WIDE:
+        return [*columns, progress.TextColumn("return {task.fields[result]}")]
+    words = progress.TextColumn("train return {task.fields[result]}")
+    bar = progress.BarColumn(bar_width=min(28, width - 68))
+    return [columns[0], bar, *columns[1:], words]
 
 
 class _Speed(progress.ProgressColumn):

@@ -89,8 +89,12 @@ def _build_to_fit(given: dict[str, Tensor], folder: RunFolder, where: Path) -> A
 
 
 @contextmanager
-def playing(run: Path, weights: Which, episodes: int, seed: int) -> Iterator[Player]:
+def playing(
+    run: Path, weights: Which, episodes: int, seed: int, *, limited: bool = True
+) -> Iterator[Player]:
     """A run's agent and task for the length of a block, in a process as the run had it.
+
+    The task's time limit holds if it is `limited`.
 
     An environment `module:Name-v0` is made only if its module was imported before: a folder that
     comes from somebody else must not choose which code runs.
@@ -99,7 +103,8 @@ def playing(run: Path, weights: Which, episodes: int, seed: int) -> Iterator[Pla
     config = folder.read_config()
     require_trusted(config, run)
     config = replace(config, eval=replace(config.eval, episodes=episodes))
-    with closing(Task(Recipe.of(config), seed, "play", timeout=config.env_timeout)) as task:
+    recipe, timeout = Recipe.of(config), config.env_timeout
+    with closing(Task(recipe, seed, "play", limited=limited, timeout=timeout)) as task:
         agent, step = load_agent(run, weights)
         if task.spec != _spec(folder):
             raise UserError(f"{config.env} has other sizes now than when {run} was trained")

@@ -4,7 +4,6 @@ So the whole distribution of the return of one state and action is known, on any
 itself after its seed and its actions.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from typing import NamedTuple
@@ -17,7 +16,7 @@ from bridgerl.errors import EnvFault, UserError
 from bridgerl.streams import derive_seed
 from bridgerl.training.envs import Task
 from bridgerl.training.recipe import Recipe
-from bridgerl.truth.values import TAIL
+from bridgerl.truth.values import horizon
 
 Policy = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Observations (n, o) -> actions (n, a) and what each costs beside its reward, (n,)."""
@@ -40,11 +39,6 @@ class Forks(NamedTuple):
     obs: np.ndarray
     action: np.ndarray
     returns: np.ndarray
-
-
-def horizon(discount: float) -> int:
-    """Steps after which what is left of a return weighs no more than TAIL."""
-    return 1 if discount == 0 else math.ceil(math.log(TAIL) / math.log(discount))
 
 
 class Plan(NamedTuple):

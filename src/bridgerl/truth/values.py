@@ -1,5 +1,6 @@
 """How honest a critic's values are: Q(s, a) against the returns that its own policy then got."""
 
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,28 +29,58 @@ class Valued(NamedTuple):
     g: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    cost: np.ndarray
+    """The price of entropy."""
 
 
 def value_run(run: Path, weights: Which, episodes: int, seed: int) -> dict[str, Any]:
     """Measure the values of a run's weights, and leave the figures in its folder for reports."""
     with playing(run, weights, episodes, seed) as player:
-        figures = measure(player.agent, player.task, player.config)
+        longest = plays_on(player.task, player.config)
+        figures = None if longest else measure(player.agent, player.task, player.config)
+    if figures is None:
+        with playing(run, weights, episodes, seed, limited=False) as player:
+            figures = measure(player.agent, player.task, player.config, longest=longest)
     with suppress(OSError):  # A run that cannot be written to is judged all the same.
         RunFolder(run).write_values(weights, player.step, {"seed": seed, **figures})
     return figures
 
 
-def measure(agent: Agent, task: Task, config: RunConfig, *, key: int = 0) -> dict[str, Any]:
-    """Play the policy that the critic values and compare; `config.eval` says how long."""
+def horizon(discount: float) -> int:
+    """Steps after which what is left of a return weighs no more than TAIL."""
+    return 1 if discount == 0 else math.ceil(math.log(TAIL) / math.log(discount))
+
+
+def usual_length(task: Task, config: RunConfig) -> int:
+    """Steps of an episode at most."""
+    return min(task.time_limit or config.eval.max_steps, config.eval.max_steps)
+
+
+def plays_on(task: Task, config: RunConfig) -> int | None:
+    """Steps to play where no return would be known within the usual ones: past the time limit."""
+    usual, needed = usual_length(task, config), horizon(config.train.discount)
+    return None if usual >= needed else usual + needed - 1
+
+
+def measure(
+    agent: Agent, task: Task, config: RunConfig, *, key: int = 0, longest: int | None = None
+) -> dict[str, Any]:
+    """Play the policy that the critic values and compare.
+
+    Episodes have their usual length, or the longest one: then only steps within the usual one
+    count, as training knows no others.
+    """
     keys = [(key, episode) for episode in range(config.eval.episodes)]
-    played = [_play_valued(agent, task, k, config.train, config.eval.max_steps) for k in keys]
+    steps_to_play = longest or usual_length(task, config)
+    played = [_play_valued(agent, task, k, config.train, steps_to_play) for k in keys]
     steps = Valued(*(np.concatenate(parts) for parts in zip(*played, strict=True)))
     if steps.q.size == 0:
         discount = config.train.discount
         cut = f"every episode was cut off before --train.discount {discount:g} fell to {TAIL:g}"
         hint = "it takes longer episodes, or a run with a lower discount"
         raise UserError(f"no values to compare: {cut}; {hint}")
-    return {"episodes": len(played), **compare(*steps)}
+    facts = {"episodes": len(played), "entropy": bool(steps.cost.any())}
+    return facts | {"past_limit": longest is not None} | compare(*steps[:4])
 
 
 def soft_returns(
@@ -101,19 +132,21 @@ def compare(q: np.ndarray, g: np.ndarray, low: np.ndarray, high: np.ndarray) -> 
 def describe(figures: dict[str, Any]) -> str:
     """The figures of `measure` in one line of words."""
     share, r, covered = (figures[k] for k in ("relative_q_bias", "correlation", "coverage"))
+    entropy = " with entropy" if figures.get("entropy") else ""
     return (
-        f"values: Q {figures['q_mean']:.1f} against Monte-Carlo {figures['return_mean']:.1f}, "
-        f"value bias {figures['q_bias']:+.1f}"
+        f"values: Q {figures['q_mean']:.1f} against discounted Monte-Carlo returns{entropy} "
+        f"{figures['return_mean']:.1f}, value bias {figures['q_bias']:+.1f}"
         + ("" if share is None else f" ({100 * share:.1f} %)")
         + ("" if r is None else f", correlation {r:.2f}")
         + ("" if covered is None else f", 80 % interval covers {100 * covered:.0f} %")
-        + f" ({figures['steps']:,} steps)"
+        + f" ({figures['steps']:,} steps"
+        + (", played on past the time limit)" if figures.get("past_limit") else ")")
     )
 
 
 @torch.no_grad()
 def _play_valued(
-    agent: Agent, task: Task, key: tuple[int, ...], train: TrainConfig, max_steps: int
+    agent: Agent, task: Task, key: tuple[int, ...], train: TrainConfig, limit: int
 ) -> Valued:
     """One episode of the bootstrap policy, as the critic saw it and as it went."""
     costs: list[float] = []
@@ -123,15 +156,14 @@ def _play_valued(
         costs.append(boot.entropy_cost.item())
         return boot.action[0].cpu().numpy()
 
-    steps = play_episode(task, key, act, max_steps)
+    steps = play_episode(task, key, act, limit)
     assert steps  # Nothing stops it on the way.
     last = steps[-1][1]
     # Where MuJoCo gave up, what it says of an end is as void as its reward.
     ended = last.terminated and not last.diverged
-    limit = min(task.time_limit or max_steps, max_steps)
     kept = comparable(len(steps), train.discount, limit, terminated=ended)
     if not kept.any():
-        return Valued(*np.empty((4, 0)))
+        return Valued(*np.empty((5, 0)))
     rewards = np.array([out.reward for _, out in steps])
     g = soft_returns(rewards, np.array(costs), train.discount, train.n_step)
     obs = torch.from_numpy(np.stack([obs for obs, _ in steps])[kept]).to(agent.device)
@@ -139,4 +171,4 @@ def _play_valued(
     q = agent.q(obs, action)
     bounds = agent.quantiles(obs, action, torch.tensor([LEVELS]))
     seen = torch.cat([q[:, None], bounds], 1).cpu().double().numpy()
-    return Valued(seen[:, 0], g[kept], seen[:, 1], seen[:, 2])
+    return Valued(seen[:, 0], g[kept], seen[:, 1], seen[:, 2], np.array(costs)[kept])

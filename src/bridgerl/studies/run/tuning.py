@@ -87,7 +87,9 @@ class Tuning:
             yield from (job for job in self.jobs_of(number) if not job.done())
 
     def jobs_of(self, number: int) -> list[Job]:
-        return self._make_jobs(number, {k: str(v) for k, v in self.trials[number].items()})
+        trial = self.trials[number]  # By the order of the search: a file sorts its keys.
+        chosen = {space.key: str(trial[space.key]) for space in self._spaces}
+        return self._make_jobs(number, chosen)
 
     def jobs(self, count: int) -> list[Job]:
         """Of all trials that were chosen, up to so many."""
