@@ -44,6 +44,19 @@ class Endless(Point):
         return obs, reward, False, False, info
 
 
+class Cutting(Endless):
+    """Cuts its episodes off itself, whoever makes it."""
+
+    def reset(self, **options: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        self._left = 30
+        return super().reset(**options)
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        obs, reward, _, _, info = super().step(action)
+        self._left -= 1
+        return obs, reward, False, self._left == 0, info
+
+
 class Coin(Endless):
     """Pays 1 or -1 by chance: at discount 1/2 the return is uniform on [-2, 2]."""
 
@@ -82,6 +95,7 @@ class Loud(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
 gym.register("Point-v0", "toy_envs:Point", max_episode_steps=50)
 gym.register("HugeReward-v0", "toy_envs:HugeReward", max_episode_steps=50)
 gym.register("Endless-v0", "toy_envs:Endless")
+gym.register("Cutting-v0", "toy_envs:Cutting")
 gym.register("Coin-v0", "toy_envs:Coin", max_episode_steps=20)
 gym.register("Exploding-v0", "toy_envs:Exploding")
 for _factor in (1, 1000, 1024):

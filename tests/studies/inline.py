@@ -27,6 +27,7 @@ class Inline:
         ends = {}
         for job in jobs:
             self._watcher.started(job)
-            ends[job] = JobEnd(*perform(json.dumps(job.to_json())))
+            status, reason = perform(json.dumps(job.to_json()))
+            ends[job] = JobEnd("done" if status == "done" else "failed", reason)
             self._watcher.ended(job, ends[job])
         return ends

@@ -62,7 +62,8 @@ def test_a_file_that_is_no_study_is_refused_in_one_line(
     path = tmp_path / "mine.py"
     if text is not None and "|" in text:
         shutil.copy(EXAMPLE, path)
-        path.write_text(path.read_text().replace(*text.split("|")))
+        old, _, new = text.partition("|")
+        path.write_text(path.read_text().replace(old, new))
     elif text is not None:
         path.write_text(text)
     read_study.cache_clear()

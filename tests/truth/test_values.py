@@ -102,8 +102,8 @@ def test_figures_of_a_small_case_by_hand() -> None:
         "coverage": 0.5,  # Bounds belong to the interval.
     }
     assert describe(figures) == (
-        "values: Q 3.0 against Monte-Carlo 2.0, value bias +1.0 (50.0 %), correlation 0.38, "
-        "80 % interval covers 50 % (4 steps)"
+        "values: Q 3.0 against discounted Monte-Carlo returns 2.0, value bias +1.0 (50.0 %), "
+        "correlation 0.38, 80 % interval covers 50 % (4 steps)"
     )
 
 
@@ -120,7 +120,8 @@ def test_figures_without_a_meaning_are_left_out() -> None:
     q, zero = np.full(3, 0.1), np.zeros(3)
     figures = compare(q, zero, q, q)
     assert [figures[k] for k in ("relative_q_bias", "correlation", "coverage")] == [None] * 3
-    assert describe(figures) == "values: Q 0.1 against Monte-Carlo 0.0, value bias +0.1 (3 steps)"
+    said = "values: Q 0.1 against discounted Monte-Carlo returns 0.0, value bias +0.1 (3 steps)"
+    assert describe(figures) == said
 
 
 def test_a_law_whose_quantiles_cross_covers_nothing_rather_than_being_no_law() -> None:
@@ -236,19 +237,40 @@ def test_values_are_finite_and_repeat_in_another_process(
     assert json.loads(capsys.readouterr().out)["values"] != values
 
 
-def test_episodes_shorter_than_the_horizon_are_refused_in_one_line(
+def short_run(env: str, out: Path, *more: str) -> str:
+    words = [env if word == "toy_envs:Point-v0" else word for word in TINY]
+    assert main([*words, *more, "--quiet", "--out", str(out)]) == 0
+    return str(out / env.replace(":", "_") / "sac-cdq-lite" / "seed0")
+
+
+def test_a_task_shorter_than_the_horizon_is_played_on_past_its_limit(
     tmp_path: Path, capsys: Capture
 ) -> None:
-    endless = ["toy_envs:Endless-v0" if word == "toy_envs:Point-v0" else word for word in TINY]
-    assert main([*endless, "--eval.max-steps", "30", "--quiet", "--out", str(tmp_path)]) == 0
+    run = short_run("toy_envs:Coin-v0", tmp_path)  # Never ends by itself, cut off after 20 steps.
     capsys.readouterr()
-    run = tmp_path / "toy_envs_Endless-v0" / "sac-cdq-lite" / "seed0"
-    assert main(["evaluate", str(run), "--episodes", "1", "--values"]) == 2
+    assert main(["evaluate", run, "--episodes", "2", "--values", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)
+    values = result["values"]
+    assert result["lengths"] == [20, 20]
+    assert (values["steps"], values["past_limit"], values["entropy"]) == (2 * 20, True, True)
+    assert main(["evaluate", run, "--episodes", "2", "--values"]) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert "against discounted Monte-Carlo returns with entropy" in line
+    assert line.endswith("(40 steps, played on past the time limit)")
+
+
+def test_where_no_return_is_known_the_plain_line_stays_and_one_line_says_why(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    run = short_run("toy_envs:Cutting-v0", tmp_path)
+    capsys.readouterr()
+    assert main(["evaluate", run, "--episodes", "1"]) == 0
+    plain = capsys.readouterr().out
+    assert main(["evaluate", run, "--episodes", "1", "--values"]) == 2
     out, err = capsys.readouterr()
-    assert out == ""
+    assert out == plain
     assert err.startswith("bridgerl: error: no values to compare: ")
     assert err.count("\n") == 1
-    assert "Traceback" not in err
 
 
 def test_an_episode_without_a_comparable_step_is_passed_over() -> None:

@@ -73,12 +73,13 @@ class Evaluate:
             watch(*how)
         filmed = None if self.video is None else self._film(self.video)
         result = play(*how)
-        fault = None
+        fault, values = None, None
         if self.values:
             try:
-                result["values"] = value_run(*how)
+                values = value_run(*how)
             except UserError as error:  # The episodes were played, and are told all the same.
-                fault, result["values"] = error, None
+                fault = error
+            result["values"] = values
         if measure is not None:
             result["risk"] = tails.describe_returns(result["returns"], measure, self.seed)
         text = (
@@ -86,7 +87,7 @@ class Evaluate:
             f"{self.episodes} episodes ({self.weights} weights, step {result['step']:,})"
         )
         text += f"\n{tails.say(result['risk'], self.episodes)}" if measure is not None else ""
-        text += f"\n{describe(result['values'])}" if result.get("values") else ""
+        text += f"\n{describe(values)}" if values else ""
         if filmed is not None:
             result["video"] = filmed
             text += f"\n{self.video}: {filmed['frames']:,} frames of {filmed['steps']:,} steps"

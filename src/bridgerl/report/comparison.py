@@ -40,18 +40,18 @@ class Compared(NamedTuple):
         )
 
 
-def pick_baseline(wanted: str | None, runs: list[Run]) -> str | None:
+def pick_baseline(wanted: str | None, runs: list[Run]) -> str:
     """The wanted setting, or the first that trains with CDQ, or the first of all."""
     settings = {part.setting: run for run in runs for part in run.parts}
     if wanted is not None:
         choose("baseline", wanted, settings)
         return wanted
     pointwise = [setting for setting, run in settings.items() if run.pair and run.pair[1] == "cdq"]
-    return next(iter([*pointwise, *settings]), None)
+    return next(iter([*pointwise, *settings]), "")
 
 
 def compare_settings(
-    measure: str, samples: Samples, seeds: stats.Seeds, baseline: str | None
+    measure: str, samples: Samples, seeds: stats.Seeds, baseline: str
 ) -> list[dict[str, Any]]:
     """A row per task and pair of settings, both ways round; then over all tasks that both have."""
     settings = list(dict.fromkeys(setting for setting, _ in samples))
