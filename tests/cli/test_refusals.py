@@ -28,7 +28,7 @@ TABLE: list[tuple[str, str]] = [
     # Verbs.
     ("trian", "unknown command 'trian'; did you mean train?"),
     ("verifyy", "did you mean verify?"),
-    ("xyz", "known: train, evaluate"),
+    ("xyz", "known: train, sweep"),
     ("--env Hopper-v5", "unknown command '--env'"),
     ("{}", "unknown command ''"),
     # Names.
