@@ -1,5 +1,6 @@
 """Environments small enough for whole runs in a second, e.g. `toy_envs:Point-v0`."""
 
+import time
 from typing import Any
 
 import gymnasium as gym
@@ -57,6 +58,14 @@ class Cutting(Endless):
         return obs, reward, False, self._left == 0, info
 
 
+class Slow(Point):
+    """A simulator that thinks for a while at every step."""
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        time.sleep(0.25)
+        return super().step(action)
+
+
 class Coin(Endless):
     """Pays 1 or -1 by chance: at discount 1/2 the return is uniform on [-2, 2]."""
 
@@ -96,6 +105,7 @@ gym.register("Point-v0", "toy_envs:Point", max_episode_steps=50)
 gym.register("HugeReward-v0", "toy_envs:HugeReward", max_episode_steps=50)
 gym.register("Endless-v0", "toy_envs:Endless")
 gym.register("Cutting-v0", "toy_envs:Cutting")
+gym.register("Slow-v0", "toy_envs:Slow", max_episode_steps=50)
 gym.register("Coin-v0", "toy_envs:Coin", max_episode_steps=20)
 gym.register("Exploding-v0", "toy_envs:Exploding")
 for _factor in (1, 1000, 1024):

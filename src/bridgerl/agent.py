@@ -251,7 +251,8 @@ def build_normalizer(train: TrainConfig, spec: EnvSpec) -> Normalizer:
     """What stands between the task's units and the learner's in a run with these settings."""
     obs = ObsMoments(spec.obs_dim) if train.normalize_obs else None
     scaled = train.normalize_returns
-    return Normalizer(obs, ReturnScale(train.discount, train.return_unit) if scaled else None)
+    how = (train.discount, train.return_unit, train.n_envs)
+    return Normalizer(obs, ReturnScale(*how) if scaled else None)
 
 
 def build_critic(critic: CriticConfig | str, spec: EnvSpec, streams: Streams) -> Critic:

@@ -37,6 +37,8 @@ class TrainConfig:
     """Random steps before the first update; None: 10,000, or a tenth of a shorter run."""
     updates_per_step: float = 1.0
     """Updates per environment step after warm-up; 0.25 is one every fourth step."""
+    n_envs: int = 1
+    """Environments that take turns; there are as many updates per step of each as with one."""
     n_step: int = 1
     """Rewards in a target before it bootstraps; SAC's entropy of the steps between is left out."""
     discount: float = 0.99
@@ -68,11 +70,10 @@ class TrainConfig:
         ok = 0 < self.return_unit < math.inf
         require(ok, "train.return-unit", self.return_unit, "must be positive and finite")
         require(0 <= self.threads <= 1024, "train.threads", self.threads, "must be from 0 to 1024")
+        require(1 <= self.n_envs <= 1024, "train.n-envs", self.n_envs, "must be from 1 to 1024")
         if self.batch_size > self.buffer_size:
-            raise UserError(
-                f"--train.batch-size {self.batch_size} is larger than "
-                f"--train.buffer-size {self.buffer_size}; lower the first or raise the second"
-            )
+            what = f"--train.batch-size {self.batch_size} is larger than --train.buffer-size"
+            raise UserError(f"{what} {self.buffer_size}; lower the first or raise the second")
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,8 @@ class RunConfig:
     """Function that makes the environment, my_module:make_env; --env then only names it."""
     env_timeout: float | None = None
     """Seconds after which a reset or step of the environment that has not returned is a fault."""
+    env_processes: bool = False
+    """Give each environment of --train.n-envs a process: slow ones then step at the same time."""
     train: TrainConfig = field(default_factory=TrainConfig)
     """How transitions are gathered and used."""
     eval: EvalConfig = field(default_factory=EvalConfig)
@@ -200,12 +203,11 @@ class RunConfig:
         if self.warmup >= self.steps:
             what = f"--train.warmup {self.warmup} leaves nothing of --steps {self.steps}"
             raise UserError(f"{what} to learn in; lower --train.warmup or raise --steps")
-        # Or learning would begin before a row is complete.
-        if self.train.n_step > self.warmup:
-            raise UserError(
-                f"--train.n-step {self.train.n_step} is more than --train.warmup {self.warmup}; "
-                "lower the first or raise the second"
-            )
+        n_step, n_envs = self.train.n_step, self.train.n_envs
+        if (n_step - 1) * n_envs >= self.warmup:  # Learning would begin before a row is complete.
+            per = f" for {n_envs} environments" if n_envs > 1 else ""
+            what = f"--train.n-step {n_step} is more than --train.warmup {self.warmup}{per}"
+            raise UserError(f"{what}; lower the first or raise the second")
 
     @property
     def warmup(self) -> int:

@@ -148,7 +148,7 @@ def after_random_steps(config: RunConfig, steps: int) -> RunState:
 @pytest.mark.parametrize("env", ["toy_envs:Point-v0", "toy_envs:Exploding-v0"])
 def test_a_run_stores_the_n_step_sums_of_its_one_step_rows(env: str) -> None:
     one, three = (after_random_steps(_config(env, n_step=n), 395) for n in (1, 3))
-    assert (len(one.pending), len(three.pending)) == (0, 2)
+    assert (len(one.lanes[0].pending), len(three.lanes[0].pending)) == (0, 2)
     n_rows = len(three.replay)
     assert n_rows == len(one.replay) - 2
     plain, summed = one.replay.latest(1_000), three.replay.latest(1_000)
@@ -179,7 +179,7 @@ def test_an_episode_that_cannot_be_rebuilt_is_broken_off_with_its_rows_complete(
         task.reset(0)  # What comes after the first reset differs.
         (reason,) = resumed.restore(snap, {})
     assert "a new episode begins" in reason
-    assert len(resumed.pending) == 0
+    assert len(resumed.lanes[0].pending) == 0
     rows = resumed.replay.latest(10)
     assert torch.equal(torch.cat([rows.obs, rows.action], 1), waiting[:, :4])
     assert rows.reward.tolist() == pytest.approx([1 + DISCOUNT, 1])

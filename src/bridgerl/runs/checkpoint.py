@@ -18,7 +18,7 @@ from bridgerl.runs import store
 from bridgerl.runs.failpoint import failpoint
 from bridgerl.runs.folder import RunFolder, step_of
 from bridgerl.runs.store import require_intact
-from bridgerl.runs.tensors import pack, unpack
+from bridgerl.runs.tensors import pack, unpack, without_prefix
 
 if TYPE_CHECKING:
     from bridgerl.training.replay import Replay
@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 TENSORS, TAIL = "tensors.safetensors", "replay-tail.safetensors"
 EPISODE, STATE = "episode.safetensors", "state.json"
 FULL_FILES = {TENSORS, TAIL, EPISODE, STATE}
+EPISODE_NUMBER, EPISODE_RETURN = "episode", "episode_return"
+"""In the state for the first environment, with the other tensors for later ones."""
 EPISODE_FORM = {"actions": (2, torch.float32), "obs": (1, torch.float32)}
 EPISODE_FORM |= {"reward": (0, torch.float64), "pending": (2, torch.float64)}
-"""Axes and type of its tensors; `pending` is there only if rows are."""
+LATER_FORM = EPISODE_FORM | {"chosen": (1, torch.float32)}
+LATER_FORM |= {EPISODE_NUMBER: (0, torch.int64), EPISODE_RETURN: (0, torch.float64)}
+"""Axes and type of tensors; `pending` and `chosen` are there only if rows or an action are."""
 
 
 @dataclass
@@ -39,8 +43,8 @@ class Snapshot:
     tensors: dict[str, Tensor]
     """Agent, generators and last metrics, by dotted name."""
     episode: dict[str, Tensor]
-    """Actions of the episode under way, its last observation and reward, and rows that wait for
-    later rewards."""
+    """Of each environment: actions of the episode under way, its last observation and reward, and
+    rows that wait for later rewards."""
     state: dict[str, Any]
     """Counters, as JSON values."""
     metrics: dict[str, Any]
@@ -107,11 +111,26 @@ def load(run: RunFolder, path: Path) -> tuple[Snapshot, dict[str, str]]:
         require_intact(ok, path / TENSORS, f"{name} is not one number")
     lost = lost_weight(tensors)
     require_intact(lost is None, path / TENSORS, f"{lost} is not finite")
-    ok = EPISODE_FORM.keys() == episode.keys() | {"pending"}
-    ok = ok and all((v.dim(), v.dtype) == EPISODE_FORM[k] for k, v in episode.items())
+    lanes = lanes_of(episode)
+    forms = [EPISODE_FORM, *[LATER_FORM] * (len(lanes) - 1)]
+    ok = all(map(_is_episode, lanes, forms)) and sum(map(len, lanes)) == len(episode)
     require_intact(ok, path / EPISODE, "not an episode")
     snap = Snapshot(step, tensors, episode, state, mark, manifest["fingerprint"])
     return snap, manifest["replay"]["segments"]
+
+
+def lanes_of(episodes: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    """Tensors of each environment's episode; names of later ones have its number in front."""
+    lanes = [{name: value for name, value in episodes.items() if "." not in name}]
+    while later := without_prefix(episodes, f"{len(lanes)}."):
+        lanes.append(later)
+    return lanes
+
+
+def _is_episode(lane: dict[str, Tensor], form: dict[str, tuple[int, torch.dtype]]) -> bool:
+    ok = lane.keys() <= form.keys() <= lane.keys() | {"pending", "chosen"}
+    ok = ok and all((v.dim(), v.dtype) == form[k] for k, v in lane.items())
+    return ok and int(lane.get(EPISODE_NUMBER, 0)) >= 0
 
 
 def replay_rows(run: RunFolder, path: Path, capacity: int) -> Iterator[tuple[int, Tensor]]:
@@ -172,9 +191,10 @@ def newest(
 def _check_sizes(episode: dict[str, Tensor], replay: "Replay", path: Path) -> None:
     """Refuse observations or actions of another task."""
     obs, action, reward, *_ = replay.widths
-    right = {"obs": obs, "actions": action, "pending": obs + action + reward}
-    sizes = {name: episode[name].shape[-1] for name in right if name in episode}
-    require_intact(sizes.items() <= right.items(), path, f"sizes {sizes}, not {right}")
+    right = {"obs": obs, "actions": action, "chosen": action, "pending": obs + action + reward}
+    for lane in lanes_of(episode):
+        sizes = {name: lane[name].shape[-1] for name in right if name in lane}
+        require_intact(sizes.items() <= right.items(), path, f"sizes {sizes}, not {right}")
 
 
 def prune(run: RunFolder, keep: int, step: int) -> None:

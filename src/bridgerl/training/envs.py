@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -73,7 +74,6 @@ class Task:
             self.env = Watched(self.env, timeout, self._fault)
         self.actions: list[np.ndarray] = []
         self._seed, self._purpose, self._episode_seed = seed, purpose, 0
-        self._timeout = timeout
         space = self.env.action_space
         assert isinstance(space, gym.spaces.Box)
         self._in_bounds = Bounds(space)
@@ -81,14 +81,6 @@ class Task:
         data: Any = getattr(self.env.unwrapped, "data", None)
         self._mujoco_data = data if isinstance(data, _mujoco.MjData) else None
         self.obs, self.reward = np.zeros(self.spec.obs_dim, np.float32), 0.0
-
-    def twin(self, purpose: str) -> "Task":
-        """Another of the same recipe and seed, for episodes of another purpose."""
-        twin = Task(self.recipe, self._seed, purpose, timeout=self._timeout)
-        if twin.env.unwrapped is self.env.unwrapped:
-            hint = "every call must make a new one"
-            raise UserError(f"{self.recipe.factory} returns one environment again; {hint}")
-        return twin
 
     def reset(self, *key: int) -> np.ndarray:
         """Begin the episode with this key; returns its first observation, float32."""
@@ -186,6 +178,25 @@ class Task:
     def _fault(self, what: str) -> EnvFault:
         step, seed = len(self.actions), self._episode_seed
         return EnvFault(f"{self.spec.env_id}: {what} at step {step} of the episode seeded {seed}")
+
+
+MakeTask = Callable[[str, float | None], Task]
+"""Makes a task for a purpose, with so many seconds per call."""
+
+
+def task_maker(recipe: Recipe, seed: int) -> MakeTask:
+    """Of one recipe and seed; a factory that returns one environment again is refused."""
+    made: list[gym.Env[Any, Any]] = []
+
+    def make(purpose: str, timeout: float | None = None) -> Task:
+        task = Task(recipe, seed, purpose, timeout=timeout)
+        if any(task.env.unwrapped is other for other in made):
+            hint = "every call must make a new one"
+            raise UserError(f"{recipe.factory} returns one environment again; {hint}")
+        made.append(task.env.unwrapped)
+        return task
+
+    return make
 
 
 def _number(value: Any) -> float | None:

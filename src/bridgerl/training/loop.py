@@ -18,7 +18,7 @@ from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.log import RunLog
 from bridgerl.runs.records import evaluations_of
 from bridgerl.training.display import Display
-from bridgerl.training.envs import Task
+from bridgerl.training.envs import MakeTask, Task, task_maker
 from bridgerl.training.evaluate import evaluate
 from bridgerl.training.probe import changes, sample
 from bridgerl.training.process import StopSignal, check_device, tuned_process
@@ -27,6 +27,7 @@ from bridgerl.training.replay import check_memory
 from bridgerl.training.state import ENVIRONMENT, Counters, RunState
 from bridgerl.training.step import TrainStep
 from bridgerl.training.threads import settle_threads
+from bridgerl.training.vector import ProcessTask, open_tasks
 
 FAILED_SAVES_IN_A_ROW = 3
 Q_ALARM = 10.0
@@ -53,14 +54,15 @@ def train(config: RunConfig, *, make_env: MakeEnv | None = None, quiet: bool = F
         config = replace(config, env_factory=name_of(make_env))
     run = RunFolder(config.folder)
     check_device(config.train.device)
-    recipe = Recipe.of(config, make_env)
-    with contextlib.closing(Task(recipe, config.seed, timeout=config.env_timeout)) as task:
-        config = settle_threads(settle_warmup(config), task.spec)
-        check_memory(task.spec, min(config.train.buffer_size, config.steps))
-        run.check(config, task.spec)
-        trainer = Trainer(config, task)
+    make = task_maker(Recipe.of(config, make_env), config.seed)
+    with open_tasks(config, make) as tasks:
+        spec = tasks[0].spec
+        config = settle_threads(settle_warmup(config), spec)
+        check_memory(spec, min(config.train.buffer_size, config.steps))
+        run.check(config, spec)
+        trainer = Trainer(config, make, *tasks)
         with contextlib.closing(trainer.eval_task), tuned_process(config.train.threads):
-            lock = run.open(config, task.spec)
+            lock = run.open(config, spec)
             try:
                 with Display(config.steps, quiet=quiet) as display, StopSignal() as stop:
                     trainer.run(display, stop)
@@ -92,12 +94,12 @@ class Trainer:
     display: Display
     stop: StopSignal
 
-    def __init__(self, config: RunConfig, task: Task) -> None:
-        self.config, self.folder, self.task = config, RunFolder(config.folder), task
-        self.state = RunState(config, task)
+    def __init__(self, config: RunConfig, make: MakeTask, *tasks: Task | ProcessTask) -> None:
+        self.config, self.folder, self._make = config, RunFolder(config.folder), make
+        self.state = RunState(config, *tasks)
         self.agent = self.state.agent
         self.step = TrainStep(self.state, config.train, config.warmup)
-        self.eval_task = task.twin("eval")
+        self.eval_task = make("eval", config.env_timeout)
         self._failed_saves, self._warned = 0, set[str]()
         self._clock = (time.monotonic(), 0)
         self._overhead = {"eval_seconds": 0.0, "checkpoint_seconds": 0.0}
@@ -125,7 +127,7 @@ class Trainer:
             if not ended:  # Or nothing is added to logs that are sealed.
                 self.folder.forget_done()
                 self.log.timing(self.counters.step, start=1.0)
-            self.folder.write_config(self.config, self.task.spec)
+            self.folder.write_config(self.config, self.state.task.spec)
             self._loop()
             if not ended:
                 self.log.timing(self.counters.step, **self._overhead)
@@ -140,8 +142,9 @@ class Trainer:
             episode = self.step(figures=(c.step + 1) % config.log.every == 0)
             if episode is not None:
                 values = {"episode/return": episode.total, "episode/length": episode.length}
-                diverged = {"episode/diverged": True} if episode.diverged else {}
-                self.log.record("episode", c.step, values | diverged)
+                values |= {"episode/diverged": True} if episode.diverged else {}
+                values |= {"episode/env": episode.env} if config.train.n_envs > 1 else {}
+                self.log.record("episode", c.step, values)
             self.display.show(c.step, c.recent[-1][0] if c.recent else None)
             if c.step % config.log.every == 0:
                 self._log()
@@ -251,7 +254,8 @@ class Trainer:
         if found is None:
             self._watch_environment(None)
             self.log.resume({"bytes": 0}, 0)
-            self.task.reset(0)
+            for lane in self.state.lanes:
+                lane.start()
             return
         snap, segments = found
         reasons = self._watch_environment(snap.fingerprint.get(ENVIRONMENT))
@@ -266,7 +270,7 @@ class Trainer:
 
     def _watch_environment(self, known: Any) -> list[str]:
         """Compare the environment with what is known of it; later starts will know it."""
-        with contextlib.closing(self.task.twin("sample")) as copy:
+        with contextlib.closing(self._make("sample", self.config.env_timeout)) as copy:
             self.state.sample = known or sample(copy)
             what = None if known is None else changes(copy, known)
         begun = "the environment is not the one that the run began with"

@@ -18,7 +18,7 @@ import numpy as np
 
 from bridgerl.errors import EnvFault
 from bridgerl.runs.versions import versions
-from bridgerl.training.envs import Task
+from bridgerl.training.envs import Task, task_maker
 from bridgerl.training.recipe import Recipe, describe
 from bridgerl.training.watchdog import Watched
 
@@ -31,7 +31,8 @@ KNOWN = ("gymnasium.", "bridgerl.", "builtins", "typing", "abc")
 
 def check_env(env: str | Recipe, steps: int = 200) -> dict[str, Any]:
     """Step an environment with one seed and the same actions, anew and again, and compare bits."""
-    with closing(Task(env, 0, "check")) as task, closing(task.twin("check")) as other:
+    make = task_maker(Recipe(env) if isinstance(env, str) else env, 0)
+    with closing(make("check", None)) as task, closing(make("check", None)) as other:
         first, again, anew = (list(_trace(t, steps)) for t in (task, task, other))
     facts = {"obs_dim": task.spec.obs_dim, "action_dim": task.spec.action_dim}
     facts |= {"reproducible": first == again == anew, "remembers": first == anew != again}

@@ -1,17 +1,25 @@
 """Where a run stands: all that must survive a kill, and how it is put back."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from bridgerl.agent import Agent, build_agent, build_normalizer, plays
 from bridgerl.config import RunConfig
-from bridgerl.errors import EnvFault, StorageFault, UserError
-from bridgerl.runs.checkpoint import STATE, TENSORS, Snapshot
+from bridgerl.errors import StorageFault, UserError
+from bridgerl.runs.checkpoint import (
+    EPISODE,
+    EPISODE_NUMBER,
+    EPISODE_RETURN,
+    STATE,
+    TENSORS,
+    Snapshot,
+    lanes_of,
+)
 from bridgerl.runs.store import is_count
 from bridgerl.runs.tensors import check_fit, with_prefix, without_prefix
 from bridgerl.streams import Streams
@@ -19,6 +27,7 @@ from bridgerl.training.envs import Task
 from bridgerl.training.n_step import PendingRows
 from bridgerl.training.process import fingerprint
 from bridgerl.training.replay import Replay
+from bridgerl.training.vector import Lane, ProcessTask
 
 ENVIRONMENT = "environment"
 """The place of its sample in the fingerprint."""
@@ -29,8 +38,6 @@ class Counters:
     """Where a run stands; JSON values only."""
 
     step: int = 0
-    episode: int = 0
-    episode_return: float = 0.0
     best_return: float | None = None
     best_step: int | None = None
     diverged: int = 0
@@ -42,8 +49,8 @@ class Counters:
 
     def __post_init__(self) -> None:
         """Refuse what a damaged state.json may hold."""
-        counts = (self.step, self.episode, self.diverged, self.best_step or 0)
-        numbers = [self.episode_return, self.best_return or 0.0, *chain(*self.recent)]
+        counts = (self.step, self.diverged, self.best_step or 0)
+        numbers = [self.best_return or 0.0, *chain(*self.recent)]
         ok = all(map(is_count, counts)) and all(type(n) in (int, float) for n in numbers)
         ok &= all(len(row) == 2 for row in self.recent)
         ok &= all(isinstance(reason, str) for reason in self.inexact)
@@ -52,24 +59,28 @@ class Counters:
 
 
 class RunState:
-    """Agent, generators, replay, the episode under way, counters and last metrics of one run."""
+    """Agent, generators, replay, episodes under way, counters and last metrics of one run."""
 
-    def __init__(self, config: RunConfig, task: Task) -> None:
-        self.task = task
+    def __init__(self, config: RunConfig, *tasks: Task | ProcessTask) -> None:
+        self.task = tasks[0]
         self.streams = Streams(config.seed, config.train.device)
         try:
-            normalizer = build_normalizer(config.train, task.spec)
+            normalizer = build_normalizer(config.train, self.task.spec)
             updates = round(config.steps * config.train.updates_per_step)
             parts = (config.actor.settled(updates), config.critic)
-            self.agent: Agent = build_agent(*parts, task.spec, self.streams, normalizer)
-            self.replay = Replay(config.train.buffer_size, task.spec)
+            self.agent: Agent = build_agent(*parts, self.task.spec, self.streams, normalizer)
+            self.replay = Replay(config.train.buffer_size, self.task.spec)
         except RuntimeError as error:  # How torch says that memory cannot be had.
             hint = f"lower the hidden widths or --train.buffer-size {config.train.buffer_size}"
             what = "memory for the networks or the replay cannot be had"
             raise UserError(f"{what}; {hint}") from error
         if config.train.compile:
             self.agent.compile_losses()
-        self.pending = PendingRows(self.replay, config.train.n_step, config.train.discount)
+        rows = partial(PendingRows, self.replay, config.train.n_step, config.train.discount)
+        several = f" (of 0 to {len(tasks) - 1}): " if len(tasks) > 1 else ""
+        names = [several and f"environment {i}{several}" for i in range(len(tasks))]
+        self.lanes = [Lane(task, rows(), name) for task, name in zip(tasks, names, strict=True)]
+        """Its environments, which take turns by step."""
         self.counters = Counters()
         self.metrics: dict[str, Tensor] = {}
         self.segments: dict[str, str] = {}
@@ -84,20 +95,19 @@ class RunState:
 
     def snapshot(self, metrics_mark: dict[str, Any]) -> Snapshot:
         tensors = self._tensors() | with_prefix("metric.", self.metrics)
-        actions = self.task.actions or [np.zeros((0, self.task.spec.action_dim), np.float32)]
-        episode = {
-            "actions": torch.from_numpy(np.vstack(actions)),
-            "obs": torch.from_numpy(self.task.obs),
-            "reward": torch.tensor(self.task.reward, dtype=torch.float64),
-        }
-        if self.pending:  # So that runs without n-step returns are written as ever.
-            episode["pending"] = self.pending.state()
+        first, *others = self.lanes
+        episodes = first.state()
+        for i, lane in enumerate(others, 1):
+            progress = {EPISODE_NUMBER: torch.tensor(lane.episode)}
+            progress[EPISODE_RETURN] = torch.tensor(lane.total, dtype=torch.float64)
+            episodes |= with_prefix(f"{i}.", lane.state() | progress)
         facts = fingerprint(self._config.threads, self._config.device)
         return Snapshot(
             step=self.counters.step,
             tensors=tensors,
-            episode=episode,
-            state=vars(self.counters),
+            episode=episodes,
+            state=vars(self.counters)
+            | {EPISODE_NUMBER: first.episode, EPISODE_RETURN: first.total},
             metrics=metrics_mark,
             fingerprint=facts if self.sample is None else facts | {ENVIRONMENT: self.sample},
         )
@@ -112,32 +122,29 @@ class RunState:
         self.agent.load_state_dict(without_prefix(snap.tensors, "agent."))
         self.streams.load(without_prefix(snap.tensors, "stream."))
         self.metrics = without_prefix(metrics, "metric.")
-        try:
-            self.counters = Counters(**snap.state)
-        except TypeError as error:
-            raise StorageFault(f"{STATE} of step {snap.step} is damaged: {error}") from None
         then, now = snap.fingerprint, fingerprint(self._config.threads, self._config.device)
         changed = [f"{k} {then.get(k)} -> {v}" for k, v in now.items() if then.get(k) != v]
         reasons = ["; ".join(changed)] if changed else []
-        if "pending" in snap.episode:
-            self.pending.load(snap.episode["pending"])
-        if not self._restore_episode(snap):
-            self.pending.break_off(snap.episode["obs"].numpy())
-            reasons.append("the environment is not reproducible, a new episode begins")
-            self.counters.episode += 1
-            self.counters.episode_return = 0.0
-            self.task.reset(self.counters.episode)
-        return reasons
+        return reasons + self._restore_episodes(snap)
 
-    def _restore_episode(self, snap: Snapshot) -> bool:
-        """Replay the episode's actions; True when the environment stands where it stood."""
+    def _restore_episodes(self, snap: Snapshot) -> list[str]:
+        """Put counters and every environment back; returns why some could not be."""
+        counters = dict(snap.state)
         try:
-            key = (self.counters.episode,)
-            under_way = self.task.replay(key, snap.episode["actions"].numpy())
-        except EnvFault:
-            return False
-        same_obs = np.array_equal(self.task.obs, snap.episode["obs"].numpy())
-        return under_way and same_obs and self.task.reward == float(snap.episode["reward"])
+            progress = [(counters.pop(EPISODE_NUMBER), counters.pop(EPISODE_RETURN))]
+            self.counters = Counters(**counters)
+            if not is_count(progress[0][0]) or type(progress[0][1]) not in (int, float):
+                raise TypeError("the episode's number or return is none")
+        except (KeyError, TypeError) as error:
+            raise StorageFault(f"{STATE} of step {snap.step} is damaged: {error}") from None
+        first, *others = lanes_of(snap.episode)
+        if len(others) != len(self.lanes) - 1:
+            what = f"{len(others) + 1} environments, not {len(self.lanes)}"
+            raise StorageFault(f"{EPISODE} of step {snap.step} holds {what}")
+        progress += [(int(one[EPISODE_NUMBER]), float(one[EPISODE_RETURN])) for one in others]
+        saved = zip(self.lanes, (first, *others), progress, strict=True)
+        reasons = [lane.restore(state, *where) for lane, state, where in saved]
+        return [reason for reason in reasons if reason is not None]
 
     def _tensors(self) -> dict[str, Tensor]:
         agent, streams = self.agent.state_dict(), self.streams.state()

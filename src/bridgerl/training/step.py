@@ -1,5 +1,6 @@
 """The inner step of training: act, step the environment, store, learn; no files, no display."""
 
+from collections.abc import Sequence
 from fractions import Fraction
 from math import floor
 from typing import NamedTuple
@@ -25,13 +26,16 @@ class Episode(NamedTuple):
     length: int
     diverged: bool
     """Whether MuJoCo broke it off by resetting itself."""
+    env: int
+    """Index of the environment that it was played in."""
 
 
 class TrainStep:
     """One environment step and, after warm-up, the updates due, on the parts of a state.
 
-    Parts are asked for their methods at every call, so that a clock may wrap them. The task must
-    have been reset.
+    Environments take turns. Before the first of them steps, the policy chooses the actions of all:
+    those in processes of their own then step at the same time. Parts are asked for their methods at
+    every call, so that a clock may wrap them. The tasks must have been reset.
     """
 
     def __init__(self, state: RunState, train: TrainConfig, warmup: int) -> None:
@@ -45,27 +49,45 @@ class TrainStep:
     def __call__(self, *, figures: bool = False) -> Episode | None:
         """Take the step, with figures for the log if asked; returns the episode if it has ended."""
         state, c = self.state, self.state.counters
-        obs = state.task.obs
-        if not state.task.actions:
-            state.agent.begin(obs)
-        action = self._act(obs)
-        out = state.task.step(action)
-        state.pending.add(obs, action, out)
+        turn = c.step % len(state.lanes)
+        lane = state.lanes[turn]
+        if lane.chosen is None:
+            self._choose(turn)
+        out = lane.step()
         if not out.diverged:
-            state.agent.observe(out.obs, out.reward)
+            state.agent.observe(out.obs, out.reward, turn)
         c.step += 1
-        c.episode_return += out.reward
         failpoint("train.step")
         if c.step > self.warmup:
             self._learn(figures)
-        return self._end_episode(out.diverged) if out.terminated or out.truncated else None
+        return self._end_episode(turn, out.diverged) if out.terminated or out.truncated else None
 
-    def _act(self, obs: np.ndarray) -> np.ndarray:
-        """Uniformly at random in warm-up, else the policy exploring."""
-        if self.state.counters.step < self.warmup:
-            shape = (self.state.task.spec.action_dim,)
-            return torch.rand(shape, generator=self._warmup_draws).mul_(2).sub_(1).numpy()
-        return self.state.agent.act(obs, explore=True, generator=self._explore)
+    def _choose(self, turn: int) -> None:
+        """Choose the actions of this round's steps: at random in warm-up, then by the policy."""
+        state = self.state
+        free = [i for i in range(turn, len(state.lanes)) if state.lanes[i].chosen is None]
+        for i in free:
+            if not state.lanes[i].task.actions:
+                state.agent.begin(state.lanes[i].obs, i)
+        n_random = max(0, self.warmup - (state.counters.step - turn))  # Of the round's first steps.
+        for i in free:
+            if i < n_random:
+                shape = (state.task.spec.action_dim,)
+                action = torch.rand(shape, generator=self._warmup_draws).mul_(2).sub_(1)
+                state.lanes[i].begin(action.numpy())
+        learnt = [i for i in free if i >= n_random]
+        for i, action in zip(learnt, self._act([state.lanes[i].obs for i in learnt]), strict=True):
+            state.lanes[i].begin(action)
+
+    def _act(self, obs: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        """What the policy does, exploring; one pass for all environments."""
+        agent = self.state.agent
+        if len(obs) == 1:
+            return [agent.act(obs[0], explore=True, generator=self._explore)]
+        if not obs:
+            return []
+        x = torch.from_numpy(np.stack(obs)).to(agent.device)
+        return [*agent.actions(x, explore=True, generator=self._explore).cpu().numpy()]
 
     def _learn(self, figures: bool) -> None:
         """Make the updates due; figures are of the batch that would be drawn next."""
@@ -87,13 +109,12 @@ class TrainStep:
         train = self.train
         return self.state.replay.sample(train.batch_size, self._replay_draws, train.device)
 
-    def _end_episode(self, diverged: bool) -> Episode:
-        task, c = self.state.task, self.state.counters
-        episode = Episode(c.episode_return, len(task.actions), diverged)
+    def _end_episode(self, env: int, diverged: bool) -> Episode:
+        lane, c = self.state.lanes[env], self.state.counters
+        episode = Episode(lane.total, len(lane.task.actions), diverged, env)
         c.recent = [*c.recent, [episode.total, float(episode.length)]][-100:]
         c.diverged += diverged
-        c.episode, c.episode_return = c.episode + 1, 0.0
-        task.reset(c.episode)
+        lane.start_next()
         return episode
 
     def check_numbers(self) -> None:
