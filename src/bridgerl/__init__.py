@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bridgerl.errors import BridgeError
     from bridgerl.presets import resolve
     from bridgerl.streams import Streams
+    from bridgerl.training.callbacks import Callback
     from bridgerl.training.loop import Stopped, train
     from bridgerl.training.play import load_agent
     from bridgerl.training.policy import Policy, load_policy
@@ -27,6 +28,7 @@ _MODULES = {
     "errors": "BridgeError",
     "presets": "resolve",
     "streams": "Streams",
+    "training.callbacks": "Callback",
     "training.loop": "Stopped train",
     "training.play": "load_agent",
     "training.policy": "Policy load_policy",
@@ -35,8 +37,8 @@ _MODULES = {
 _HOME = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 # In pieces that type checkers can read.
-__all__ = ["ACTORS", "CRITICS", "Agent", "Batch", "Bootstrap", "BridgeError", "EnvSpec"]
-__all__ += ["Policy", "RunConfig", "Stopped", "Streams", "__version__", "build_agent"]
+__all__ = ["ACTORS", "CRITICS", "Agent", "Batch", "Bootstrap", "BridgeError", "Callback"]
+__all__ += ["EnvSpec", "Policy", "RunConfig", "Stopped", "Streams", "__version__", "build_agent"]
 __all__ += ["build_critic", "load_agent", "load_policy", "resolve", "train"]
 
 

@@ -21,7 +21,7 @@ from bridgerl.errors import NumericFault, UserError
 from bridgerl.runs import checkpoint
 from bridgerl.runs.folder import RunFolder
 from bridgerl.streams import Streams
-from bridgerl.training import loop as trainer
+from bridgerl.training import health
 from bridgerl.training.envs import Task
 from bridgerl.training.play import load_agent
 from bridgerl.training.threads import probe_threads
@@ -156,8 +156,8 @@ def test_q_is_logged_against_the_largest_return(tmp_path: Path, n_step: int) -> 
 def test_each_kind_of_unhealthy_values_is_warned_of_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(trainer, "SETTLED", 0)
-    monkeypatch.setattr(trainer, "Q_ALARM", 0.0)
+    monkeypatch.setattr(health, "SETTLED", 0)
+    monkeypatch.setattr(health, "Q_ALARM", 0.0)
     dbc = dataclasses.replace(resolve("toy", critic="dbc").critic, hidden=(8,), kappa=100.0)
     train(dataclasses.replace(_config(tmp_path), critic=dbc), quiet=True)
     divergence, advice = capsys.readouterr().err.splitlines()
@@ -168,7 +168,7 @@ def test_each_kind_of_unhealthy_values_is_warned_of_once(
 def test_values_are_not_judged_before_learning_has_settled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(trainer, "Q_ALARM", 0.0)
+    monkeypatch.setattr(health, "Q_ALARM", 0.0)
     train(_config(tmp_path), quiet=True)
     assert not capsys.readouterr().err
 

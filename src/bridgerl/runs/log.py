@@ -131,9 +131,14 @@ class RunLog:
         if not self._want_tensorboard:
             return
         self._want_tensorboard = False
-        with contextlib.suppress(ImportError), self._spare_tensorboard():
-            from torch.utils.tensorboard import SummaryWriter
-
+        with self._spare_tensorboard():
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError as error:
+                hint = 'pip install "bridgerl[tb]", or pass --log.no-tensorboard'
+                what = f"no TensorBoard events: {error}; {hint}"
+                print(f"bridgerl: warning: {what}", file=sys.stderr)
+                return
             # Curves drawn after the checkpoint belong to a future that did not happen.
             self._writer = SummaryWriter(str(self._run.tensorboard), purge_step=step + 1)
 

@@ -4,6 +4,7 @@ import contextlib
 import os
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,11 +18,13 @@ from bridgerl.runs import checkpoint, store
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.log import RunLog
 from bridgerl.runs.records import evaluations_of
+from bridgerl.training.callbacks import Callback, Callbacks, Progress
 from bridgerl.training.display import Display
 from bridgerl.training.envs import MakeTask, Task, task_maker
 from bridgerl.training.evaluate import evaluate
+from bridgerl.training.health import Health
 from bridgerl.training.probe import changes, sample
-from bridgerl.training.process import StopSignal, check_device, tuned_process
+from bridgerl.training.process import Stopped, StopSignal, check_device, tuned_process
 from bridgerl.training.recipe import MakeEnv, Recipe, name_of
 from bridgerl.training.replay import check_memory
 from bridgerl.training.state import ENVIRONMENT, Counters, RunState
@@ -30,21 +33,15 @@ from bridgerl.training.threads import settle_threads
 from bridgerl.training.vector import ProcessTask, open_tasks
 
 FAILED_SAVES_IN_A_ROW = 3
-Q_ALARM = 10.0
-"""Times the largest possible return at which values are called diverging."""
-SETTLED = 5_000
-"""Updates before values are judged."""
 
 
-class Stopped(Exception):
-    """A signal ended the run after a checkpoint."""
-
-    def __init__(self, number: int, step: int) -> None:
-        super().__init__(f"stopped at step {step:,} after a checkpoint; the same command resumes")
-        self.exit_code = 128 + number
-
-
-def train(config: RunConfig, *, make_env: MakeEnv | None = None, quiet: bool = False) -> Path:
+def train(
+    config: RunConfig,
+    *,
+    make_env: MakeEnv | None = None,
+    callbacks: Sequence[Callback] = (),
+    quiet: bool = False,
+) -> Path:
     """Train, or resume, one run; returns its folder. Nothing is written before all fits.
 
     `make_env` makes the environment in place of the config's id, anew at every call.
@@ -60,7 +57,7 @@ def train(config: RunConfig, *, make_env: MakeEnv | None = None, quiet: bool = F
         config = settle_threads(settle_warmup(config), spec)
         check_memory(spec, min(config.train.buffer_size, config.steps))
         run.check(config, spec)
-        trainer = Trainer(config, make, *tasks)
+        trainer = Trainer(config, make, tasks, callbacks)
         with contextlib.closing(trainer.eval_task), tuned_process(config.train.threads):
             lock = run.open(config, spec)
             try:
@@ -70,7 +67,8 @@ def train(config: RunConfig, *, make_env: MakeEnv | None = None, quiet: bool = F
                 raise
             except Exception as error:
                 run.note_failure(traceback.format_exc())
-                if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+                ours = error is not trainer.callbacks.failure
+                if ours and isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
                     raise StorageFault(f"{run.path} cannot be written: {error}") from error
                 raise
             finally:
@@ -94,13 +92,20 @@ class Trainer:
     display: Display
     stop: StopSignal
 
-    def __init__(self, config: RunConfig, make: MakeTask, *tasks: Task | ProcessTask) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        make: MakeTask,
+        tasks: Sequence[Task | ProcessTask],
+        callbacks: Sequence[Callback],
+    ) -> None:
         self.config, self.folder, self._make = config, RunFolder(config.folder), make
         self.state = RunState(config, *tasks)
         self.agent = self.state.agent
+        self.callbacks = Callbacks(callbacks, Progress(config, self.state))
         self.step = TrainStep(self.state, config.train, config.warmup)
         self.eval_task = make("eval", config.env_timeout)
-        self._failed_saves, self._warned = 0, set[str]()
+        self.health, self._failed_saves = Health(self.state, config.train), 0
         self._clock = (time.monotonic(), 0)
         self._overhead = {"eval_seconds": 0.0, "checkpoint_seconds": 0.0}
 
@@ -119,7 +124,8 @@ class Trainer:
     def run(self, display: Display, stop: StopSignal) -> None:
         self.display, self.stop = display, stop
         log = RunLog(self.folder, tensorboard=self.config.log.tensorboard)
-        with contextlib.closing(log) as self.log:
+        told = self.callbacks.until_stop(self._save_anew, display.warn)
+        with contextlib.closing(log) as self.log, told:
             self._resume()
             if fault := self.folder.changed_timing():
                 self.display.warn(f"{fault}; it is taken as it is now")
@@ -128,18 +134,20 @@ class Trainer:
                 self.folder.forget_done()
                 self.log.timing(self.counters.step, start=1.0)
             self.folder.write_config(self.config, self.state.task.spec)
-            self._loop()
+            finished = self._loop()
             if not ended:
                 self.log.timing(self.counters.step, **self._overhead)
-            self._finish()
+            if finished:
+                self._finish()
 
-    def _loop(self) -> None:
-        config, c = self.config, self.counters
+    def _loop(self) -> bool:
+        """Whether the run came to its end; else a callback stopped it."""
+        config, c, calls = self.config, self.counters, self.callbacks
         if c.step > 0 and (c.step % config.eval.every == 0 or c.step >= config.steps):
             self._evaluate()  # Due at the checkpoint's step, if a signal came in between.
-        finished, stopping = self._reached_end(), self.stop.number
-        while not finished and stopping is None:
-            episode = self.step(figures=(c.step + 1) % config.log.every == 0)
+        finished, stopping = self._reached_end(), self._stopping()
+        while not finished and not stopping:
+            episode = calls.run.episode = self.step(figures=(c.step + 1) % config.log.every == 0)
             if episode is not None:
                 values = {"episode/return": episode.total, "episode/length": episode.length}
                 values |= {"episode/diverged": True} if episode.diverged else {}
@@ -150,19 +158,27 @@ class Trainer:
                 self._log()
             if c.step % config.eval.every == 0 or c.step >= config.steps:
                 self._evaluate()
-            finished, stopping = self._reached_end(), self.stop.number
-            ending = finished or stopping is not None
+            if calls.each_step:
+                calls.tell("on_step")
+            finished, stopping = self._reached_end(), self._stopping()
+            ending = finished or stopping
             if c.step % config.save.every == 0 or ending:
                 self._save(must=ending)
-        if not finished and stopping is not None:
+        if not finished and self.stop.number is not None:
             self.log.timing(c.step, **self._overhead)
-            raise Stopped(stopping, c.step)
+            raise Stopped(self.stop.number, c.step)
+        if not finished:
+            self.display.say(f"a callback stopped it at step {c.step:,}; the same call goes on")
+        return finished
+
+    def _stopping(self) -> bool:
+        return self.stop.number is not None or self.callbacks.run.stopping
 
     def _log(self) -> None:
         c = self.counters
         values: dict[str, Any] = {k: float(v) for k, v in sorted(self.state.metrics.items())}
         if self.agent.updates > 0:
-            self._judge(values)
+            self.health.judge(values, self.display.warn)
         if c.recent:
             values["episode/return_mean"] = float(np.mean([r for r, _ in c.recent]))
             values["episode/length_mean"] = float(np.mean([n for _, n in c.recent]))
@@ -172,25 +188,7 @@ class Trainer:
         # A clock may stand still: in a virtual machine that was stopped, or by a coarse tick.
         speed = {"steps_per_second": (c.step - before) / (now - then)} if now > then else {}
         self.log.timing(c.step, **speed, **self._overhead)
-
-    def _judge(self, values: dict[str, Any]) -> None:
-        """Compare Q with the largest return the rewards allow; pass on a critic's advice."""
-        replay, train, agent = self.state.replay, self.config.train, self.agent
-        # A row's reward is that of n steps, and a return adds up every n-th row.
-        bound = replay.largest_reward() / (1 - train.discount**train.n_step)
-        if bound == 0:
-            return
-        latest = replay.latest(train.batch_size, train.device)
-        q = float(agent.q(latest.obs, latest.action).abs().max())
-        values["critic/q_over_bound"] = q / bound
-        if agent.updates < SETTLED:
-            return
-        text = f"values reach {q:.4g} where no return exceeds {bound:.4g}; lower --critic.lr"
-        alarm = text if q > Q_ALARM * bound else None
-        for kind, warning in (("divergence", alarm), ("advice", agent.critic.advice(values))):
-            if warning and kind not in self._warned:  # Numbers move, the advice does not.
-                self._warned.add(kind)
-                self.display.warn(warning)
+        self.callbacks.tell("on_log", values)
 
     def _evaluate(self) -> None:
         c, config = self.counters, self.config
@@ -222,6 +220,7 @@ class Trainer:
             f"  best {c.best_return:.1f}"
         )
         self._overhead["eval_seconds"] += time.monotonic() - started
+        self.callbacks.tell("on_evaluation", values)
 
     def _save(self, *, must: bool) -> None:
         """Publish a checkpoint. A full disk is survived twice, unless the run ends here."""
@@ -243,6 +242,11 @@ class Trainer:
                 raise StorageFault(f"{what}; {there}; the same command goes on") from error
             self.display.warn(f"{what}; trying again in {self.config.save.every} steps")
         self._overhead["checkpoint_seconds"] += time.monotonic() - started
+
+    def _save_anew(self) -> None:
+        """Save where the run stands, unless a checkpoint of this step is there."""
+        if not self.folder.checkpoint("step", self.counters.step).exists():
+            self._save(must=False)
 
     def _resume(self) -> None:
         config, say = self.config, self.display.say
@@ -281,6 +285,7 @@ class Trainer:
         figures: dict[str, Any] = {"step": c.step, **evaluations_of(self.log.evaluations).summary()}
         figures |= {"diverged_episodes": c.diverged, "exact": not c.inexact}
         self.folder.write_done(figures)
+        self.callbacks.run.stopping = False  # It is asked for too late.
         self.display.finish(c.step)
         if "best_return" in figures:
             self.display.say(

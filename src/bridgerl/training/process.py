@@ -96,6 +96,14 @@ def _arithmetic(threads: int, device: str) -> str:
     return hashlib.sha256(data).hexdigest()[:16]
 
 
+class Stopped(Exception):
+    """A signal ended the run after a checkpoint."""
+
+    def __init__(self, number: int, step: int) -> None:
+        super().__init__(f"stopped at step {step:,} after a checkpoint; the same command resumes")
+        self.exit_code = 128 + number
+
+
 class StopSignal:
     """SIGINT, SIGTERM and SIGHUP as a flag read at step boundaries; a second one ends at once."""
 
