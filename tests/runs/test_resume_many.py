@@ -1,5 +1,6 @@
 """A run in four environments that was killed ends with the very same bits, in processes too."""
 
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -7,10 +8,15 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
+from safetensors.torch import load_file, save
+from test_damage import forge
 from test_resume import SEGMENT_ROWS, Runs, assert_same
 
 from bridgerl.runs import checkpoint, segments
 from bridgerl.runs.folder import RunFolder
+from bridgerl.training.replay import Replay
+from bridgerl.types import EnvSpec
 from warm_process import WarmProcess, warm_process
 
 # Checkpoints at steps 30, 90 and 150 are in the middle of a round: two actions are under way.
@@ -93,6 +99,42 @@ def test_another_number_of_environments_is_refused(runs: Runs) -> None:
     ended = runs.train(**FOUR | {"train__n_envs": "3"})
     assert ended.code == 2
     assert "train.n_envs was 4, now 3" in ended.err
+
+
+WRONG: dict[str, tuple[str, torch.Tensor | None]] = {
+    "no number": ("2.episode", None),
+    "a number below 0": ("2.episode", torch.tensor(-1)),
+    "an action of another size": ("3.chosen", torch.zeros(3)),
+    "one more, half": ("4.obs", torch.zeros(3)),
+    "a name of nobody": ("x.obs", torch.zeros(3)),
+}
+
+
+def forge_episodes(run: Path, name: str, value: torch.Tensor | None) -> None:
+    """Leave out the tensors whose names begin so, or put one in, with right checksums."""
+    path = RunFolder(run).last_weights() / checkpoint.EPISODE
+    episodes = {k: v for k, v in load_file(path).items() if not k.startswith(name)}
+    forge(run, checkpoint.EPISODE, save(episodes if value is None else episodes | {name: value}))
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_episodes_that_no_run_writes_are_skipped(tmp_path: Path, unbroken: Path, kind: str) -> None:
+    run = Path(shutil.copytree(unbroken, tmp_path / "run"))
+    forge_episodes(run, *WRONG[kind])
+    warnings: list[str] = []
+    found = checkpoint.newest(RunFolder(run), Replay(64, EnvSpec("toy", 3, 2)), warnings.append)
+    assert found is not None
+    assert found[0].step == 150
+    assert len(warnings) == 1
+    assert checkpoint.EPISODE in warnings[0]
+
+
+def test_an_environment_less_than_there_should_be_ends_training_with_one_line(runs: Runs) -> None:
+    runs.kill("publish.DONE:1", **FOUR)
+    forge_episodes(runs.folder, "3.", None)
+    ended = runs.train(**FOUR)
+    assert (ended.code, ended.err.count("\n")) == (5, 1)
+    assert "holds 3 environments, not 4" in ended.err
 
 
 def test_environments_end_with_a_run_that_is_killed_though_they_hang(
