@@ -1,11 +1,19 @@
 """A clock that stands still, as in a virtual machine that was stopped, divides nothing by zero."""
 
+import math
+import os
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from bridgerl.bench import peers
+from bridgerl.bench.clock import PARTS, Setting
+from bridgerl.bench.ours import gemm_peak, measure
+from bridgerl.bench.table import Contender, run_bench, show
+from bridgerl.cli.entrants import read_pair
 from bridgerl.cli.main import main
 from bridgerl.presets import resolve
 from bridgerl.runs.folder import RunFolder
@@ -55,3 +63,26 @@ def test_the_board_of_a_study_is_drawn(tmp_path: Path) -> None:
     board.console.width = 100
     board.started(job)
     board._table()
+
+
+def test_a_bench_measures_its_parts_and_shows_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Setting, "pin", lambda self: None)
+    label, config = read_pair("td3+dbc --hidden 16 16", "toy_envs:Point-v0")
+    ours = Contender(label, partial(measure, config))
+    (row,) = run_bench([ours], [Setting(config.env, 32, 1, 4.0)], 1, lambda: None)
+    assert all(math.isfinite(row[f"{part}_ms"]) for part in PARTS)
+    assert all(math.isfinite(row[key]) for key in ("steps_per_second", "peak_share"))
+    assert math.isfinite(gemm_peak(8))
+    show([row])
+    assert label in capsys.readouterr().out
+
+
+def test_a_bench_measures_a_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("stable_baselines3")
+    monkeypatch.delattr(os, "sched_setaffinity", raising=False)
+    what = {"library": "stable-baselines3", "algorithm": "SAC", "hidden": [8]}
+    setting = Setting("Pendulum-v1", 8, 1, 4.0)
+    shared = {**asdict(setting), "cores": [0], "fill": 10, "round": 10}
+    assert math.isfinite(peers.measure(what | shared)["steps_per_second"])

@@ -13,6 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bridgerl.errors import UserError
 
 PARTS = ("env", "act", "sample", "target", "forward", "backward", "optimiser", "actor")
+TICK = 1e-9
+"""The least that anything can take: where the clock stands still, nothing is divided by zero."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ class Setting:
     def pin(self) -> None:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, self.cores)
+
+
+def seconds_since(started: float) -> float:
+    """On the same clock as `time.perf_counter`, and never zero."""
+    return max(time.perf_counter() - started, TICK)
 
 
 class Clock:

@@ -14,7 +14,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from bridgerl.agent import Agent
-from bridgerl.bench.clock import PARTS, Clock, GraphTime, Setting
+from bridgerl.bench.clock import PARTS, TICK, Clock, GraphTime, Setting, seconds_since
 from bridgerl.config import RunConfig
 from bridgerl.training.envs import Task
 from bridgerl.training.process import tuned_process
@@ -50,7 +50,7 @@ def measure(config: RunConfig, setting: Setting) -> dict[str, float]:
         "steps_per_second": n_steps / seconds,
         **{f"{name}_ms": value for name, value in spent.items()},
         **{"update_ms": update, "gflop": gflop, "peak_gflops": peak},
-        "peak_share": gflop / (1e-3 * update * peak),
+        "peak_share": gflop / (max(1e-3 * update, TICK) * peak),
         "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
 
@@ -82,18 +82,23 @@ def gemm_peak(n: int = 1024) -> float:
     for _ in range(12):
         started = time.perf_counter()
         torch.mm(a, b, out=out)
-        spent.append(time.perf_counter() - started)
+        spent.append(seconds_since(started))
     return 2e-9 * n**3 / min(spent)
 
 
 def _until(step: Callable[[], object], seconds: float, period: int) -> tuple[int, float]:
-    """Step for so long, whole periods of the actor's delay: steps and seconds."""
+    """Step for so long, whole periods of the actor's delay: steps and seconds.
+
+    A clock that stands still would never say that it is over: then one period is all.
+    """
     steps, started = 0, time.perf_counter()
-    while steps == 0 or time.perf_counter() - started < seconds:
+    before, now = -1.0, started
+    while before != now and now - started < seconds:
         for _ in range(period):
             step()
         steps += period
-    return steps, time.perf_counter() - started
+        before, now = now, time.perf_counter()
+    return steps, seconds_since(started)
 
 
 def _watch(state: RunState, clock: Clock) -> None:
@@ -121,7 +126,7 @@ def _target_share(agent: Agent, draw: Callable[[], Batch]) -> float:
             boot = agent.actor.bootstrap(batch.next_obs, agent.critic.q_rank)
         with mode:
             agent.critic.objective(batch, boot)
-        shares.append(mode.spent[False] / (mode.spent[False] + mode.spent[True]))
+        shares.append(mode.spent[False] / max(mode.spent[False] + mode.spent[True], TICK))
     return statistics.median(shares)
 
 

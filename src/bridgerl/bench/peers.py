@@ -38,11 +38,13 @@ def measure(task: dict[str, Any]) -> dict[str, float]:
     algorithm = getattr(module, task["algorithm"])
     model = algorithm("MlpPolicy", task["env"], train_freq=1, gradient_steps=1, seed=0, **more)
     model.learn(task["fill"] + task["round"])
-    steps, started = 0, time.perf_counter()
-    while time.perf_counter() - started < task["seconds"]:
+    started = now = time.perf_counter()
+    steps, before = 0, -1.0
+    while before != now and now - started < task["seconds"]:  # A clock may stand still.
         model.learn(task["round"], reset_num_timesteps=False)
         steps += task["round"]
-    return {"steps_per_second": steps / (time.perf_counter() - started)}
+        before, now = now, time.perf_counter()
+    return {"steps_per_second": steps / max(now - started, 1e-9)}
 
 
 def against_the_clock(

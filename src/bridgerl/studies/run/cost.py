@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bridgerl.agent import build_agent, plays
+from bridgerl.bench.clock import TICK
 from bridgerl.bench.ours import folderless
 from bridgerl.config import RunConfig, decode, decode_fields
 from bridgerl.streams import Streams
@@ -25,8 +26,6 @@ EPISODE = 1_000
 """Steps of an evaluation episode at most, on every task of the paper."""
 ENOUGH = 2_000
 """Steps after which a measurement ends, also where the clock stands still."""
-TICK = 1e-9
-"""The least that a step can cost."""
 OVERHEAD = 5.0
 """Seconds to start a training: Python, torch, the first checkpoint."""
 
