@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from conftest import environment, started
 
@@ -29,6 +29,17 @@ class Ended:
     code: int
     out: str
     err: str
+
+
+class Settings(TypedDict, total=False):
+    """What may be different about a process."""
+
+    failpoint: str
+    segment_rows: int
+    cwd: str
+    """Working folder, in which Python looks for modules first, as `python -m` does."""
+    prepare: str
+    """`module:function:argument`, called before the command."""
 
 
 class Started:
@@ -70,15 +81,15 @@ class WarmProcess:
         self._server.stdin.flush()
         return json.loads(self._server.stdout.readline())
 
-    def start(self, *args: str, failpoint: str = "", segment_rows: int = 0) -> Started:
-        """Start a command, perhaps with an armed failpoint or small replay segments."""
+    def start(self, *args: str, **settings: Unpack[Settings]) -> Started:
+        """Start a command."""
         folder = Path(tempfile.mkdtemp(dir=self._scratch))
-        request = {"args": args, "failpoint": failpoint, "segment_rows": segment_rows}
-        return Started(self, self.ask({**request, "folder": str(folder)})["pid"], folder)
+        request = {"args": args, "folder": str(folder), "settings": settings}
+        return Started(self, self.ask(request)["pid"], folder)
 
-    def run(self, *args: str, failpoint: str = "", segment_rows: int = 0) -> Ended:
+    def run(self, *args: str, **settings: Unpack[Settings]) -> Ended:
         """Start a command and wait for its end."""
-        return self.start(*args, failpoint=failpoint, segment_rows=segment_rows).wait()
+        return self.start(*args, **settings).wait()
 
 
 @contextlib.contextmanager
@@ -114,11 +125,22 @@ def _serve() -> None:
             pid = os.fork()
             if pid == 0:
                 _redirect(Path(request["folder"]))
-                failpoint.arm(request["failpoint"])
-                segments.SEGMENT_ROWS = request["segment_rows"] or segments.SEGMENT_ROWS
+                settings: Settings = request["settings"]
+                failpoint.arm(settings.get("failpoint", ""))
+                segments.SEGMENT_ROWS = settings.get("segment_rows", segments.SEGMENT_ROWS)
+                _prepare(settings)
                 _run_and_exit(cli.main, request["args"])
             answer = {"pid": pid}
         print(json.dumps(answer), flush=True)
+
+
+def _prepare(settings: Settings) -> None:
+    if "cwd" in settings:
+        os.chdir(settings["cwd"])
+        sys.path.insert(0, settings["cwd"])
+    if "prepare" in settings:
+        module, function, argument = settings["prepare"].split(":")
+        getattr(importlib.import_module(module), function)(argument)
 
 
 def _redirect(folder: Path) -> None:

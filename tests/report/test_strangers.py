@@ -3,7 +3,6 @@
 import json
 import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,10 @@ from bridgerl.studies.jobs import train_job
 from bridgerl.studies.manifest import MANIFEST, Manifest, write_manifest
 from bridgerl.studies.run.work import run_job
 from conftest import Run
+from runs.forgeries import EVIL, forge_value
 from runs.strangers import copy_run, forge_config, make_run
 
 Capture = pytest.CaptureFixture[str]
-EVIL = "evil\x1b[31m\x9b2J\x7f\u202e\x00\r\nnext"
 
 
 @pytest.fixture(scope="module")
@@ -64,31 +63,6 @@ def shown(folder: Path) -> list[str]:
     ]
 
 
-FORGED = [1e308, -1e308, 2**62, 2**70, 10**400, -1, 0, 1.5, True, None, "x", EVIL, [], {}, [[]]]
-
-
-def leaves(data: Any) -> Iterator[tuple[Any, Any]]:
-    """Every (container, key) inside of JSON."""
-    pairs = data.items() if isinstance(data, dict) else enumerate(data)
-    for key, value in list(pairs):
-        yield data, key
-        if isinstance(value, dict | list):
-            yield from leaves(value)
-
-
-def forged(path: Path, rng: random.Random) -> bytes:
-    """A file with one value replaced, sealed again if it was."""
-    lines = path.name.endswith(".jsonl")
-    text = path.read_bytes()
-    data: Any = [json.loads(row) for row in text.splitlines()] if lines else json.loads(text)
-    container, key = rng.choice(list(leaves(data)))
-    container[key] = rng.choice(FORGED)
-    if lines:
-        return "".join(json.dumps(row) + "\n" for row in data).encode()
-    sealed = data.pop("sha256", None) is not None
-    return store.to_sealed_json(data) if sealed else store.to_json(data)
-
-
 NAMES = ["config.json", "metrics.jsonl", "timing.jsonl", "DONE", "values.json", RESULT, MANIFEST]
 
 
@@ -100,7 +74,7 @@ def test_forged_values_crash_no_report(
     rng, (path,) = random.Random(name), tree.rglob(name)
     before = path.read_bytes()
     for _ in range(20):
-        path.write_bytes(forged(path, rng))
+        path.write_bytes(forge_value(path, rng))
         for folder in (tree, tree / "smoke" / "endpoint-bias"):
             texts = shown(folder)
             odd = [c for text in texts for c in set(text) - {"\n"} if not c.isprintable()]

@@ -1,8 +1,6 @@
 """A disk that is really full, of bytes or of files: a small one of its own, no failpoints."""
 
 import contextlib
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import pytest
 
 from bridgerl.runs.verify import compare, verify
 from conftest import TINY
+from runs.small_disk import NoDisk, enlarge, small_disk
 from warm_process import Ended, WarmProcess, warm_process
 
 
@@ -36,19 +35,12 @@ def run_in(out: Path) -> Path:
 
 
 @contextlib.contextmanager
-def small_disk(place: Path, size: str) -> Iterator[None]:
-    """A file system in memory, or a skipped test where one cannot be had."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small disk")
-    place.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", size, "none", str(place)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode != 0:
-        pytest.skip(f"a small disk cannot be mounted: {mounted.stderr.strip()}")
+def disk_or_skip(place: Path, size: str) -> Iterator[None]:
     try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
+        with small_disk(place, size):
+            yield
+    except NoDisk as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +58,7 @@ def test_a_full_disk_is_one_line_and_with_more_space_the_run_ends_with_the_same_
     warm: WarmProcess, reference: Path, tmp_path: Path, size: str, has_checkpoint: bool
 ) -> None:
     disk = tmp_path / "disk"
-    with small_disk(disk, size):
+    with disk_or_skip(disk, size):
         ended = train(warm, disk)
         *before, last = ended.err.splitlines()
         assert ended.code == 5, ended
@@ -77,7 +69,7 @@ def test_a_full_disk_is_one_line_and_with_more_space_the_run_ends_with_the_same_
         if (run / "config.json").exists():
             verify(run)
         assert bool(list(run.glob("ckpt/step-*"))) == has_checkpoint
-        subprocess.run(["mount", "-o", "remount,size=50m,nr_inodes=10000", str(disk)], check=True)
+        enlarge(disk)
         ended = train(warm, disk)
         assert ended.code == 0, ended
         assert compare(run_in(disk), reference) is None

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import save
 
 from bridgerl.cli.main import main
 from bridgerl.report.build import build_report
 from bridgerl.runs import checkpoint, store
+from runs.forgeries import forge_tensor_name, is_untouched, make_victim
 from runs.strangers import COMMAND, copy_run, forge_checkpoint, make_run
 
 Capture = pytest.CaptureFixture[str]
@@ -27,17 +28,11 @@ def run(original: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """Somebody's folder, with a name in it that looks like a leftover of ours."""
-    folder = tmp_path / "victim"
-    folder.mkdir()
-    for name in ("precious", ".tmp-x-01234567", "seg-000000.safetensors"):
-        (folder / name).write_bytes(b"precious")
-    return folder
+    return make_victim(tmp_path / "victim")
 
 
 def assert_untouched(victim: Path) -> None:
-    assert len(list(victim.iterdir())) == 3
-    assert all(path.read_bytes() == b"precious" for path in victim.iterdir())
+    assert is_untouched(victim)
 
 
 def fails_with_one_line(args: list[str], capsys: Capture, *codes: int) -> str:
@@ -86,9 +81,7 @@ def test_a_traceback_is_not_written_through_a_link(
 def test_a_forged_name_of_a_tensor_is_escaped_wherever_it_goes(
     run: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    newest, evil = run / "ckpt/step-000000000080", "agent.a\nevil line\x1b[31m\x9b\u202e"
-    tensors = load((newest / checkpoint.TENSORS).read_bytes())
-    forge_checkpoint(newest, checkpoint.TENSORS, save({**tensors, evil: torch.zeros(1)}))
+    forge_tensor_name(run, "agent.a\nevil line\x1b[31m\x9b\u202e")
     line = fails_with_one_line([*COMMAND, str(tmp_path / "out")], capsys, 5)
     log = (run / "run.log").read_text()
     for text in (line, log):

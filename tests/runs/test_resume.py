@@ -28,58 +28,10 @@ from bridgerl.runs.verify import compare, verify
 from bridgerl.training.replay import Replay
 from bridgerl.types import EnvSpec
 from conftest import TINY, Run, environment, finished
-from warm_process import Ended, WarmProcess, warm_process
+from runs.tiny_runs import FLAGS, SEGMENT_ROWS, Runs, assert_same
+from warm_process import WarmProcess, warm_process
 
-# Small enough that the ring of 64 rows wraps, segments are sealed, shared and pruned.
-SEGMENT_ROWS = 16
-FLAGS = {
-    "--env": "toy_envs:Point-v0",
-    "--steps": "160",
-    "--train.warmup": "100",
-    "--train.batch-size": "16",
-    "--train.buffer-size": "64",
-    "--actor.hidden": "8",
-    "--critic.hidden": "8",
-    "--eval.every": "50",
-    "--eval.episodes": "2",
-    "--log.every": "20",
-    "--save.every": "40",
-}
 REFERENCES = ("sac", "td3")
-
-
-class Runs:
-    """Training commands in processes of their own, with small replay segments."""
-
-    def __init__(
-        self, warm: WarmProcess, out: Path, actor: str = "sac", critic: str = "cdq"
-    ) -> None:
-        self.warm = warm
-        self.out = out
-        self.pair = {"--actor": actor, "--critic": critic}
-
-    def command(self, **changed: str) -> list[str]:
-        """The command of this run; `save_every="10"` changes a flag."""
-        flags = {**FLAGS, "--out": str(self.out), **self.pair}
-        flags |= {f"--{k.replace('__', '.').replace('_', '-')}": v for k, v in changed.items()}
-        return ["train", *(w for flag in flags.items() for w in flag if w), "--log.no-tensorboard"]
-
-    def train(self, failpoint: str = "", **changed: str) -> Ended:
-        """Run the command to its end, or to its failpoint."""
-        command = self.command(**changed)
-        return self.warm.run(*command, failpoint=failpoint, segment_rows=SEGMENT_ROWS)
-
-    def kill(self, failpoint: str, **changed: str) -> None:
-        """Run the command until kill -9 hits at the failpoint; what is left must be intact."""
-        ended = self.train(f"{failpoint}:kill", **changed)
-        assert ended.code == -signal.SIGKILL, f"{failpoint} was never reached: {ended}"
-        if (self.folder / "config.json").exists():
-            verify(self.folder)
-
-    @property
-    def folder(self) -> Path:
-        """The run folder."""
-        return next(iter(self.out.glob("*/*/seed*")), self.out / "none")
 
 
 @pytest.fixture(autouse=True)
@@ -108,16 +60,6 @@ def references(warm: WarmProcess, tmp_path_factory: pytest.TempPathFactory) -> d
 @pytest.fixture
 def runs(warm: WarmProcess, tmp_path: Path) -> Runs:
     return Runs(warm, tmp_path / "out")
-
-
-def assert_same(run: Path, reference: Path) -> None:
-    """Byte-equal to the reference, intact, and without leftovers."""
-    assert compare(run, reference) is None
-    checked = verify(run)
-    assert RunFolder(run).checkpoint("step", int(FLAGS["--steps"])).name in checked
-    assert not [p for p in run.rglob("*") if p.name.startswith((".tmp-", ".trash-"))]
-    same = [(r / "evaluations.npz").read_bytes() for r in (run, reference)]
-    assert same[0] == same[1]
 
 
 def training_state(run: Path) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from bridgerl.errors import StorageFault
 from bridgerl.runs import checkpoint, store
 from bridgerl.runs.folder import RunFolder
 from bridgerl.training import play
+from runs.forgeries import FORGED_SIZES
 from runs.strangers import COMMAND, copy_run, forge_checkpoint, forge_config, make_run
 
 Capture = pytest.CaptureFixture[str]
@@ -80,26 +81,11 @@ def test_a_giant_file_of_a_checkpoint_is_refused_before_it_is_read(
         checkpoint.load_weights(newest)
 
 
-def set_width(part: str, field: str, value: Any) -> Any:
-    return lambda stored: stored["config"][part].update({field: value})
-
-
-FORGED = {
-    "actor widths": set_width("actor", "hidden", [65536, 65536]),
-    "critic widths": set_width("critic", "hidden", [65536, 65536]),
-    "observation": lambda stored: stored["sizes"].update({"observation size": 2**40}),
-    "action": lambda stored: stored["sizes"].update({"action size": 2**40}),
-    "no observation": lambda stored: stored["sizes"].update({"observation size": 0}),
-    "negative": lambda stored: stored["sizes"].update({"action size": -1}),
-    "beyond integers": lambda stored: stored["sizes"].update({"action size": 10**30}),
-}
-
-
-@pytest.mark.parametrize("kind", FORGED)
+@pytest.mark.parametrize("kind", FORGED_SIZES)
 def test_forged_sizes_are_refused_before_networks_are_made(
     run: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forge_config(run, FORGED[kind])
+    forge_config(run, FORGED_SIZES[kind])
     made: list[str] = []
     build = play.build_agent
 

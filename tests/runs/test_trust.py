@@ -11,14 +11,10 @@ from bridgerl.errors import UserError
 from bridgerl.runs import trust
 from bridgerl.training.play import play
 from conftest import Run
-from runs.strangers import COMMAND, copy_run, forge_config, make_run
+from runs.forgeries import LOOKS, plant_payload
+from runs.strangers import copy_run, make_run
 
 Capture = pytest.CaptureFixture[str]
-PAYLOAD = """
-import pathlib, gymnasium, toy_envs
-pathlib.Path(__file__).with_name("canary").touch()
-gymnasium.register("Own-v0", "toy_envs:Point", max_episode_steps=50)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +26,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def stranger(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run folder whose config names a module that lies where Python would find it."""
     run = copy_run(original, tmp_path / "out")
-    forge_config(run, lambda stored: stored["config"].update(env="payload:Own-v0"))
-    (tmp_path / "payload.py").write_text(PAYLOAD)
+    plant_payload(run, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "payload", raising=False)
@@ -39,19 +34,6 @@ def stranger(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     return run
 
 
-LOOKS = {
-    "evaluate": ["evaluate", "RUN", "--episodes", "1"],
-    "evaluate values": ["evaluate", "RUN", "--episodes", "1", "--values"],
-    "calibrate": ["calibrate", "RUN", "--states", "1", "--returns", "2", "--no-plot"],
-    "verify": ["verify", "RUN"],
-    "pack": ["pack", "RUN", "scores.zip"],
-    "compare": ["compare", "RUN", "RUN"],
-    "report": ["report", "OUT"],
-    "report run": ["report", "RUN"],
-    "train": [*COMMAND, "OUT"],
-    "reproduce": ["reproduce", "endpoint-bias", "--out", "OUT", "--workers", "1"],
-    "plan": ["plan", "endpoint-bias", "--out", "OUT", "--seconds", "0.1"],
-}
 READ_NO_RUNS = {"bench", "race", "check-env", "list", "league", "toy", "bridge-error"}
 READ_NO_RUNS |= {"gamble", "unpack"}
 """Verbs whose environments the user types; what `race` and `league` keep names no environment."""

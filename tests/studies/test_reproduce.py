@@ -14,26 +14,19 @@ import psutil
 import pytest
 
 from bridgerl.cli.main import main
-from bridgerl.runs.verify import compare
-from bridgerl.studies import STUDIES
-from bridgerl.studies.jobs import Job
 from bridgerl.studies.run.cost import StepCost, makespan
 from bridgerl.studies.run.work import perform, run_job
 from conftest import finished, started
-
-TWO = ("sac+cdq", "sac+dbc")
-DEADLINE = 240.0
-
-
-def arguments(out: Path, *more: str) -> list[str]:
-    """The smoke scale of the main study, two of its settings, one seed."""
-    words = ["reproduce", "main", "--scale", "smoke", "--seeds", "0", "--only", *TWO]
-    return [*words, "--out", str(out), "--no-report", *more]
-
-
-def jobs(out: Path) -> list[Job]:
-    return [job for job in STUDIES["main"].jobs("smoke", out, (0,)) if job.setting in TWO]
-
+from studies.two_runs import (
+    DEADLINE,
+    TWO,
+    arguments,
+    assert_equal_runs,
+    begun,
+    children,
+    jobs,
+    words_of,
+)
 
 RUNNING = contextlib.ExitStack()
 
@@ -58,37 +51,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def assert_equal_runs(out: Path, undisturbed: Path) -> None:
-    for ours, theirs in zip(jobs(out), jobs(undisturbed), strict=True):
-        assert ours.done()
-        assert compare(ours.folder, theirs.folder) is None
-
-
-def children(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
-    """The training processes of a study."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        found = psutil.Process(process.pid).children(recursive=True)
-        return [p for p in found if "spawn_main" in " ".join(_words(p))]
-    return []
-
-
-def _words(process: psutil.Process) -> list[str]:
-    with contextlib.suppress(psutil.Error):
-        return process.cmdline()
-    return []
-
-
 def wait_until(condition, process: subprocess.Popen[bytes]) -> None:
     limit = time.monotonic() + DEADLINE
     while not condition():
         assert process.poll() is None, "the study ended early"
         assert time.monotonic() < limit
         time.sleep(0.02)
-
-
-def begun(out: Path) -> bool:
-    """Whether a run has a checkpoint but is not done."""
-    return any(any(job.folder.glob("ckpt/step-*")) and not job.done() for job in jobs(out))
 
 
 def test_the_second_time_nothing_is_left_to_do(
@@ -274,7 +242,7 @@ def test_over_ray_with_workers_killed_three_times_the_bytes_are_the_same(
 
 def ray_workers() -> list[psutil.Process]:
     """Ray's processes that train one of our runs."""
-    found = [p for p in psutil.process_iter() if "ray::Hopper-v5/" in " ".join(_words(p))]
+    found = [p for p in psutil.process_iter() if "ray::Hopper-v5/" in " ".join(words_of(p))]
     return [p for p in found if p.pid != os.getpid()]
 
 

@@ -13,6 +13,7 @@ from bridgerl.training.envs import Task, check_spaces
 from bridgerl.training.probe import check_env
 from bridgerl.training.recipe import Recipe
 from conftest import Run
+from training.env_faults import FAULTS
 
 MIDDLE = np.zeros(2, np.float32)
 
@@ -82,41 +83,6 @@ def test_episodes_depend_on_seed_purpose_and_key_alone() -> None:
     assert base == first(0, "env", 0)
     others = [first(1, "env", 0), first(0, "eval", 0), first(0, "env", 1), first(0, "env", 0, 0)]
     assert base not in others
-
-
-FAULTS = [
-    ("NanAtReset", "observation[1] is nan", 0),
-    ("NanObservation", "observation[1] is nan", 5),
-    ("InfObservation", "observation[0] is -inf", 5),
-    ("OverflowingObservation", "observation[1] is 1e+300, not finite in float32", 5),
-    ("WrongSize", "observation has shape (3,), not (2,)", 5),
-    ("ColumnObservation", "observation has shape (2, 1), not (2,)", 5),
-    ("TextObservation", "observation is no array of real numbers but <U4", 5),
-    ("DigitsObservation", "observation is no array of real numbers but <U1", 5),
-    ("ComplexObservation", "observation is no array of real numbers but complex128", 5),
-    ("MaskedObservation", "observation has masked numbers", 5),
-    ("HugeIntegerObservation", "observation is no array of real numbers but list", 5),
-    ("RaggedObservation", "observation is no array of numbers: ", 5),
-    ("NoObservation", "observation is no array of real numbers but NoneType", 5),
-    ("NanReward", "reward is nan", 5),
-    ("InfReward", "reward is inf", 5),
-    ("OverflowingReward", "reward is 1e+300, not finite in float32", 5),
-    ("TextReward", "reward is of type str, not one real number", 5),
-    ("DigitsReward", "reward is of type str, not one real number", 5),
-    ("HugeIntegerReward", "reward is of type int, not one real number", 5),
-    ("ComplexReward", "reward is of type complex, not one real number", 5),
-    ("ArrayReward", "reward is of type ndarray, not one real number", 5),
-    ("MaskedReward", "reward is of type MaskedConstant, not one real number", 5),
-    ("ArrayTerminated", "terminated is of type ndarray, neither true nor false", 5),
-    ("ArrayTruncated", "truncated is of type ndarray, neither true nor false", 5),
-    ("TextTerminated", "terminated is of type str, neither true nor false", 5),
-    ("NoneTerminated", "terminated is of type NoneType, neither true nor false", 5),
-    ("FourValues", "step raised ValueError: not enough values", 1),
-    ("LeavesInStep", "step raised SystemExit", 5),
-    ("LeavesInReset", "reset raised SystemExit: no licence", 0),
-    ("RaisesInStep", "step raised RuntimeError: the simulator", 5),
-    ("RaisesInReset", "reset raised OSError: no licence", 0),
-]
 
 
 @pytest.mark.filterwarnings("error")
