@@ -6,8 +6,10 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 DIST := .venv-dist
 WORKERS ?= 2
+MINUTES ?= 30
+OUT ?= runs/chaos
 
-.PHONY: demo test lint docs dist bench race clean
+.PHONY: demo test lint docs dist bench race chaos clean
 
 demo: $(VENV)/.installed
 	$(BIN)/bridgerl train --env InvertedPendulum-v5 --eval.stop-at 1000
@@ -40,6 +42,10 @@ bench: $(VENV)/.installed-dev $(PEERS)/.installed
 
 race: $(VENV)/.installed-dev $(PEERS)/.installed
 	$(BIN)/bridgerl race --envs HalfCheetah-v5 Hopper-v5 --seeds 0 1 2 --peers $(PEERS)/bin/python
+
+# Kill, damage, forge for so many minutes; stopped, the same command goes on.
+chaos: $(VENV)/.installed-dev
+	PYTHONPATH=$(CURDIR)/src:$(CURDIR)/tests $(BIN)/python -m chaos --minutes $(MINUTES) --workers $(WORKERS) --out $(OUT)
 
 clean:
 	rm -rf $(VENV) $(PEERS) $(DIST)
