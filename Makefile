@@ -5,11 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PEERS := .venv-peers
 DIST := .venv-dist
+TOOLS := .venv-tools
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 WORKERS ?= 2
 MINUTES ?= 30
 OUT ?= runs/chaos
 
-.PHONY: demo test lint docs dist bench race chaos clean
+.PHONY: demo test lint docs dist bench race chaos lock audit clean
 
 demo: $(VENV)/.installed
 	$(BIN)/bridgerl train --env InvertedPendulum-v5 --eval.stop-at 1000
@@ -47,18 +49,48 @@ race: $(VENV)/.installed-dev $(PEERS)/.installed
 chaos: $(VENV)/.installed-dev
 	PYTHONPATH=$(CURDIR)/src:$(CURDIR)/tests $(BIN)/python -m chaos --minutes $(MINUTES) --workers $(WORKERS) --out $(OUT)
 
+# What LOCKED=1 installs, with checksums of the package index. torch apart: see docs/trust.md.
+COMPILE := $(TOOLS)/bin/uv pip compile --quiet --generate-hashes --no-annotate --no-strip-extras \
+	--custom-compile-command "make lock" -c constraints.txt \
+	--python-version 3.11.5 --python-platform x86_64-manylinux_2_28
+lock: $(TOOLS)/.installed
+	$(COMPILE) locks/torch.in -o locks/torch.txt
+	$(COMPILE) pyproject.toml locks/build.in --override locks/without-torch.in \
+		--extra tb --extra plot --extra report -o locks/demo.txt
+	$(COMPILE) pyproject.toml locks/build.in --override locks/without-torch.in \
+		--extra dev -o locks/dev.txt
+
+# Known holes of what is locked. Asks a database over the network.
+audit: $(TOOLS)/.installed
+	$(TOOLS)/bin/python tests/audit.py $(TOOLS)/bin/pip-audit locks/torch.txt locks/demo.txt locks/dev.txt
+
 clean:
-	rm -rf $(VENV) $(PEERS) $(DIST)
+	rm -rf $(VENV) $(PEERS) $(DIST) $(TOOLS)
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[tb,plot,report]"
+ifdef LOCKED
+	$(PIP) --require-hashes -r locks/torch.txt -r locks/demo.txt
+	$(PIP) --no-deps --no-build-isolation -e .
+else
+	$(PIP) -c constraints.txt -e ".[tb,plot,report]"
+endif
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+ifdef LOCKED
+	$(PIP) --require-hashes -r locks/torch.txt -r locks/dev.txt
+	$(PIP) --no-deps --no-build-isolation -e .
+else
+	$(PIP) -c constraints.txt -e ".[dev]"
+endif
 	touch $@ $(VENV)/.installed
+
+$(TOOLS)/.installed: Makefile
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet --disable-pip-version-check uv pip-audit
+	touch $@
 
 # Other libraries bring JAX along: they live in an environment of their own.
 $(PEERS)/.installed: constraints.txt

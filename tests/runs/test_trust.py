@@ -12,7 +12,7 @@ from bridgerl.runs import trust
 from bridgerl.training.play import play
 from conftest import Run
 from runs.forgeries import LOOKS, plant_payload
-from runs.strangers import copy_run, make_run
+from runs.strangers import copy_run, forge_config, make_run
 
 Capture = pytest.CaptureFixture[str]
 
