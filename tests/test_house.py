@@ -31,6 +31,7 @@ LONG = {
     "tests/runs/test_resume.py": "one table of kills",
     "tests/runs/test_store.py": "every file of a run, written under faults",
     "tests/sb3/test_sb3.py": "one algorithm under everything that its library offers",
+    "tests/studies/test_reproduce.py": "one study, killed in every way",
     "tests/studies/test_studies.py": "every study, its settings, jobs and files",
     "tests/training/test_trainer.py": "one loop, part by part",
     "tests/truth/test_league.py": "one league, from problem to picture",

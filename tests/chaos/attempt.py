@@ -1,11 +1,12 @@
 """One attempt at breaking a promise: its place, its draws, and what came of it."""
 
+import contextlib
 import os
 import random
 import shutil
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,10 @@ DISK = "disk"
 
 class Silent(Exception):
     """Something is wrong and nobody was told."""
+
+
+class Hung(Exception):
+    """It did not come to an end."""
 
 
 class Untried(Exception):
@@ -41,6 +46,8 @@ class Place:
 
     def __init__(self, folder: Path, warm: WarmProcess) -> None:
         self.warm = warm
+        self.is_stuck = False
+        """The warm process waits for one that hangs, and can start no other."""
         self._made = folder / "made"
         self.failures = folder / "failures"
         self.attempt = folder / "scratch" / "attempt"
@@ -69,6 +76,22 @@ class Place:
         folder = self.once(f"{actor}-{critic}", train)
         seconds = float(folder.with_name(f"{folder.name}.seconds").read_text())
         return Twin(Runs(self.warm, folder).folder, seconds)
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raises `Hung` in a block that takes longer."""
+
+    def stop(*_: object) -> None:
+        raise Hung(f"no end within {seconds:g} seconds")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @dataclass

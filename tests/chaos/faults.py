@@ -16,10 +16,12 @@ class Fault(NamedTuple):
     name: str
     share: float
     attempt: Callable[[Attempt], None]
+    cost: float = 0.0
+    """Seconds that one attempt takes: a dear one waits until its share allows for it."""
 
 
 FAULTS = [
-    Fault("kills of runs, all pairs", 0.36, kill_runs),
+    Fault("kills of runs, all pairs", 0.35, kill_runs),
     Fault("racing writers", 0.05, race_writers),
     Fault("full disks", 0.05, fill_disks),
     Fault("clock jumps", 0.05, jump_clocks),
@@ -27,8 +29,7 @@ FAULTS = [
     Fault("damaged files, reported", 0.17, damage_reports),
     Fault("damaged files, resumed", 0.06, damage_runs),
     Fault("forged folders", 0.04, forge_folders),
-    Fault("bad command lines", 0.04, type_bad_lines),
+    Fault("bad command lines", 0.05, type_bad_lines),
     Fault("faulty environments", 0.03, train_on_faulty_envs),
-    # Last: in a short session its minute would leave nothing to the others.
-    Fault("kills of studies", 0.10, kill_studies),
+    Fault("kills of studies", 0.10, kill_studies, cost=25.0),
 ]

@@ -85,11 +85,28 @@ def test_what_an_attempt_raises_decides_its_column(
     assert (row.recovered, len(row.silent), len(row.loud), row.note) == counts
 
 
+def test_what_does_not_end_is_a_failure(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "LIMIT", 0.05)
+    row = attempt(place, Fault("it", 1.0, lambda made: time.sleep(60)), "seed", 0)
+    assert row.loud == ["attempt 0: Hung no end within 0.05 seconds"]
+    assert place.is_stuck
+    place.is_stuck = False
+
+
 def test_every_fault_gets_its_share_of_the_time(tmp_path: Path) -> None:
     faults, tally = [fake("a", 0.75), fake("b", 0.25)], Tally(tmp_path / "tally.json", {})
     for _ in range(8):
         tally.row(most_due(faults, tally).name).add(Row(attempts=1, seconds=1.0))
     assert [tally.row(name).attempts for name in "ab"] == [6, 2]
+
+
+def test_a_dear_fault_waits_until_its_share_allows_for_it(tmp_path: Path) -> None:
+    faults = [fake("dear", 0.5)._replace(cost=4.0), fake("cheap", 0.5)]
+    tally, order = Tally(tmp_path / "tally.json", {}), []
+    for _ in range(6):
+        order.append(most_due(faults, tally).name)
+        tally.row(order[-1]).add(Row(attempts=1, seconds=1.0 if order[-1] == "cheap" else 4.0))
+    assert order == ["cheap"] * 4 + ["dear", "cheap"]
 
 
 def test_the_table_adds_workers_up_and_lists_failures(tmp_path: Path) -> None:

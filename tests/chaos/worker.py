@@ -13,12 +13,14 @@ from bridgerl.errors import Busy
 from bridgerl.runs import segments
 from bridgerl.runs.lock import RunLock
 from bridgerl.training.process import fingerprint
-from chaos.attempt import Attempt, Place, Silent, Untried, clear
+from chaos.attempt import Attempt, Hung, Place, Silent, Untried, clear, time_limit
 from chaos.faults import FAULTS, Fault
 from chaos.tally import Row, Tally
 from runs.tiny_runs import SEGMENT_ROWS
 from warm_process import warm_process
 
+LIMIT = 900.0
+"""Seconds of an attempt, on a busy machine too."""
 APART = 1000
 """Attempts between the first ones of two workers, so that they do not try the same."""
 PATIENCE = 60.0
@@ -43,6 +45,8 @@ def work(folder: Path, number: int, seed: int, seconds: float, names: Sequence[s
             done = attempt(place, fault, f"{seed} {number}", APART * number + row.attempts)
             row.add(done)
             tally.save()
+            if place.is_stuck:
+                break
             if done.note:
                 faults.remove(fault)
     lock.release()
@@ -55,12 +59,13 @@ def open_place(folder: Path) -> Iterator[Place]:
     output = folder / "output"
     clear(output)
     with warm_process(output) as warm:
+        warm.run("list")  # Answers when it is warm: twins are timed.
         yield Place(folder, warm)
 
 
 def most_due(faults: Sequence[Fault], tally: Tally) -> Fault:
-    """The fault that has had least of its share."""
-    return min(faults, key=lambda fault: tally.row(fault.name).seconds / fault.share)
+    """The fault that will have had least of its share."""
+    return min(faults, key=lambda f: (tally.row(f.name).seconds + f.cost) / f.share)
 
 
 def attempt(place: Place, fault: Fault, seed: str, number: int) -> Row:
@@ -70,12 +75,14 @@ def attempt(place: Place, fault: Fault, seed: str, number: int) -> Row:
     made, started = Attempt(place, number, rng, place.attempt), time.monotonic()
     row = made.row
     try:
-        fault.attempt(made)
+        with time_limit(LIMIT):
+            fault.attempt(made)
     except Untried as reason:
         row.note = str(reason)
     except Silent as error:
         row.silent.append(f"attempt {number}: {error}")
     except Exception as error:
+        place.is_stuck = isinstance(error, Hung)
         row.loud.append(f"attempt {number}: {type(error).__name__} {error}"[:2000])
     row.attempts, row.seconds = 1, time.monotonic() - started
     if row.failures:
