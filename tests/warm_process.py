@@ -84,6 +84,8 @@ class WarmProcess:
     def start(self, *args: str, **settings: Unpack[Settings]) -> Started:
         """Start a command."""
         folder = Path(tempfile.mkdtemp(dir=self._scratch))
+        for name in ("out", "err"):  # One that is killed at once leaves them empty.
+            (folder / name).touch()
         request = {"args": args, "folder": str(folder), "settings": settings}
         return Started(self, self.ask(request)["pid"], folder)
 

@@ -21,15 +21,15 @@ class Fault(NamedTuple):
 
 
 FAULTS = [
-    Fault("kills of runs, all pairs", 0.35, kill_runs),
+    Fault("kills of runs, all pairs", 0.32, kill_runs),
     Fault("racing writers", 0.05, race_writers),
-    Fault("full disks", 0.05, fill_disks),
-    Fault("clock jumps", 0.05, jump_clocks),
+    Fault("full disks", 0.04, fill_disks),
+    Fault("clock jumps", 0.04, jump_clocks),
     Fault("stopped processes", 0.05, stop_processes),
-    Fault("damaged files, reported", 0.17, damage_reports),
+    Fault("damaged files, reported", 0.20, damage_reports),
     Fault("damaged files, resumed", 0.06, damage_runs),
     Fault("forged folders", 0.04, forge_folders),
-    Fault("bad command lines", 0.05, type_bad_lines),
+    Fault("bad command lines", 0.07, type_bad_lines),
     Fault("faulty environments", 0.03, train_on_faulty_envs),
     Fault("kills of studies", 0.10, kill_studies, cost=25.0),
 ]

@@ -60,6 +60,13 @@ def test_a_run_that_ends_with_other_bits_is_a_silent_failure(
     assert list(place.failures.glob("clock-jumps-0/*/*/seed0"))
 
 
+def test_a_process_that_is_killed_at_once_is_no_failure(place: Place) -> None:
+    for _ in range(5):
+        process = place.warm.start("list")
+        process.send(signal.SIGKILL)
+        assert process.wait().code in (0, -signal.SIGKILL)
+
+
 def fake(name: str, share: float, outcome: Exception | None = None) -> Fault:
     def act(made: Attempt) -> None:
         made.row.recovered += 1
