@@ -27,6 +27,7 @@ GRACE = 5.0
 """Seconds that a process has to close its environment."""
 _PR_SET_PDEATHSIG = 1
 
+
 class ProcessTask:
     """A task in a process of its own: it steps while others do, and while the learner learns.
 
