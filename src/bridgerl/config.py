@@ -88,9 +88,13 @@ class EvalConfig:
     """Steps after which an evaluation episode is broken off."""
     stop_at: float | None = None
     """Stop training once an evaluation's mean return reaches this."""
+    risk: str | None = None
+    """A measure of the episodes' returns to log beside their mean, e.g. cvar:0.1."""
 
     def __post_init__(self) -> None:
         _require_counts(self, "eval", "every", "episodes", "max_steps")
+        if self.risk is not None:
+            parse(self.risk)
         ok = self.stop_at is None or math.isfinite(self.stop_at)
         require(ok, "eval.stop-at", self.stop_at, "must be finite, or None")
 

@@ -1,9 +1,17 @@
 """Tasks with rare costly events."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import gymnasium as gym
 import numpy as np
 import pytest
 
+from bridgerl import resolve, train
+from bridgerl.config import EvalConfig
+from bridgerl.errors import UserError
+from bridgerl.runs.folder import RunFolder
 from bridgerl.training.envs import Task
 from bridgerl.training.probe import check_env
 from bridgerl.training.risky import DANGERS, POINT_MASS, Danger, PointMass, Risky
@@ -96,3 +104,19 @@ def test_the_short_way_is_better_on_average_and_worse_in_bad_cases() -> None:
     short, sure = (np.sort([total for total, _, _ in walks]) for walks in (through, wide))
     assert short.mean() > sure.mean() + 2
     assert short[:40].mean() < sure[:40].mean() - 20
+
+
+def test_evaluations_log_what_their_returns_are_worth(tmp_path: Path) -> None:
+    base = replace(resolve("Pendulum-v1", critic="cdq"), steps=300, out=tmp_path)
+    config = replace(base, eval=replace(base.eval, every=150, episodes=4, risk="cvar:0.25"))
+    run = RunFolder(train(config, quiet=True))
+    lines = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
+    evaluations = [line for line in lines if line["kind"] == "eval"]
+    assert len(evaluations) == 2
+    for line in evaluations:
+        assert line["eval/risk"] == pytest.approx(min(line["eval/returns"]))
+
+
+def test_a_measure_that_nobody_knows_is_refused_before_a_run_begins() -> None:
+    with pytest.raises(UserError, match="did you mean cvar"):
+        EvalConfig(risk="cvr:0.1")

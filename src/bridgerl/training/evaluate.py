@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 
 from bridgerl.agent import Agent
 from bridgerl.config import EvalConfig
+from bridgerl.ops.risk import risk_of
 from bridgerl.runs.failpoint import failpoint
 from bridgerl.streams import derive_seed
 from bridgerl.training.envs import Outcome, Task
@@ -33,6 +35,21 @@ class EvalResult:
     @property
     def std(self) -> float:
         return float(np.std(self.returns))
+
+    def figures(self, risk: str | None) -> dict[str, Any]:
+        """As they are logged; with a measure of risk also what these returns are worth by it."""
+        values = {
+            "eval/return_mean": self.mean,
+            "eval/return_std": self.std,
+            "eval/length_mean": float(np.mean(self.lengths)),
+            "eval/returns": self.returns,
+            "eval/lengths": self.lengths,
+            "eval/diverged": self.diverged,
+        }
+        if risk is not None:
+            returns = torch.tensor(self.returns, dtype=torch.float64)
+            values["eval/risk"] = float(risk_of(risk, returns))
+        return values
 
 
 def evaluate(

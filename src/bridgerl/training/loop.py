@@ -199,14 +199,7 @@ class Trainer:
         result = play(seed=config.seed, key=c.step, stopped=lambda: self.stop.number is not None)
         if result is None:  # Evaluated again when the run goes on.
             return
-        values = {
-            "eval/return_mean": result.mean,
-            "eval/return_std": result.std,
-            "eval/length_mean": float(np.mean(result.lengths)),
-            "eval/returns": result.returns,
-            "eval/lengths": result.lengths,
-            "eval/diverged": result.diverged,
-        }
+        values = result.figures(config.eval.risk)
         self.log.record("eval", c.step, values)
         if c.best_return is None or result.mean > c.best_return:
             c.best_return, c.best_step = result.mean, c.step
@@ -215,8 +208,9 @@ class Trainer:
                 checkpoint.save_weights(self.folder, c.step, self.state.weights())
             except OSError as error:
                 self.display.warn(f"best weights not saved: {error}")
+        worth = f"  {config.eval.risk} {values['eval/risk']:.1f}" if config.eval.risk else ""
         self.display.say(
-            f"step {c.step:>9,}  eval return {result.mean:10.1f} +- {result.std:.1f}"
+            f"step {c.step:>9,}  eval return {result.mean:10.1f} +- {result.std:.1f}{worth}"
             f"  best {c.best_return:.1f}"
         )
         self._overhead["eval_seconds"] += time.monotonic() - started
