@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 MARK = re.compile(r"^<!-- generated: ([\w -]+) -->$", re.M)
 NEUTRAL = "Any-v0"
 """A task that no preset names."""
-OUTSIDE = re.compile(r"\]\((?:\.\./)+(DECISIONS|CHANGELOG|CONTRIBUTING)\.md")
+OUTSIDE = re.compile(r"\]\((?:\.\./)+(DECISIONS|CHANGELOG|CONTRIBUTING|SECURITY)\.md")
 """Links of pages to files above docs/, as they work on a code host; the site has copies."""
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from gymnasium import registry
 from markdown_it import MarkdownIt
 
 from bridgerl import resolve, train
@@ -81,11 +82,13 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         if key.startswith("env."):
             monkeypatch.setitem(task["train"], "warmup", WARMUP)
     monkeypatch.setitem(PRESETS["lite"], "eval", {"episodes": EPISODES})
-    threads, modules = torch.get_num_threads(), set(sys.modules)
+    threads, modules, tasks = torch.get_num_threads(), set(sys.modules), dict(registry)
     names = {id(table): set(table) for table in (ACTORS, CRITICS)}
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+    registry.clear()
+    registry.update(tasks)
     for table in (ACTORS, CRITICS):
         for name in set(table) - names[id(table)]:
             del table[name]

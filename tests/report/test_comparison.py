@@ -62,7 +62,22 @@ def test_every_setting_can_be_the_baseline_and_the_sides_agree(runs: Path) -> No
     one, other = row(results, "new", "other", "Own-v0"), row(results, "other", "new", "Own-v0")
     assert one["difference"] == -other["difference"]
     assert (one["low"], one["high"]) == (-other["high"], -other["low"])
+    assert one["improvement"] == pytest.approx(1 - other["improvement"])
+    one, other = (row(results, *pair, "all tasks") for pair in (("new", "plain"), ("plain", "new")))
     assert one["improvement_low"] == pytest.approx(1 - other["improvement_high"])
+
+
+def test_three_seeds_have_no_interval_of_the_chance_to_win(runs: Path) -> None:
+    found = row(build_report(runs), "new", "plain", "Own-v0")
+    assert found["improvement_low"] is found["improvement_high"] is None
+
+
+def test_few_common_seeds_do_not_leave_the_others_out(tmp_path: Path) -> None:
+    for setting, first in (("a", 0), ("b", 4)):
+        for i in range(6):
+            write(tmp_path / "Own-v0" / setting / f"seed{first + i}", 10.0 * i + first)
+    found = row(build_report(tmp_path), "b", "a", "Own-v0")
+    assert (found["pairs"], found["difference"]) == (0, pytest.approx(4))
 
 
 def test_over_all_tasks_stands_the_chance_alone_because_returns_have_no_common_unit(

@@ -35,7 +35,7 @@ def stranger(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 READ_NO_RUNS = {"bench", "race", "check-env", "list", "league", "toy", "bridge-error"}
-READ_NO_RUNS |= {"gamble", "unpack"}
+READ_NO_RUNS |= {"gamble", "unpack", "sweep", "tune"}
 """Verbs whose environments the user types; what `race` and `league` keep names no environment."""
 
 
@@ -51,7 +51,7 @@ def test_no_verb_imports_the_module_that_a_folder_names(
     code = main([places.get(word, word) for word in LOOKS[look]])
     assert not (tmp_path / "canary").exists()
     assert "payload" not in sys.modules
-    if look.startswith(("evaluate", "calibrate")):
+    if look.startswith(("evaluate", "calibrate", "resume")):
         assert code == 2
         err = capsys.readouterr().err
         assert err.startswith("bridgerl: error: ")

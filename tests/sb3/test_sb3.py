@@ -509,7 +509,7 @@ def _forge(path: Path, **changes: Any) -> None:
         ({"attributes": {"learning_rate": -1.0}}, "learning_rate must be finite and not negative"),
         ({"attributes": {"gamma": 2.0}}, r"gamma must be in \[0, 1\]"),
         ({"attributes": {"seed": -5}}, "seed must be from 0"),
-        ({"agent": {"critic": {"type": "os"}}}, "unknown critic 'os'"),
+        ({"agent": {"critic": {"type": "os"}}}, "critic 'os' is not registered"),
     ],
 )
 def test_forged_settings_are_refused(change: Any, message: str, tmp_path: Path) -> None:

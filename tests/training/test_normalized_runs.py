@@ -19,7 +19,7 @@ from bridgerl.runs import checkpoint
 from bridgerl.runs.folder import RunFolder
 from bridgerl.streams import Streams
 from bridgerl.testing import SPEC, make_batch, snapshot
-from bridgerl.training import loop
+from bridgerl.training import health
 from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import evaluate
 from bridgerl.training.process import tuned_process
@@ -241,8 +241,8 @@ def test_kappa_is_compared_with_the_spread_that_the_critic_sees(
     kappa: float,
     warned: bool,
 ) -> None:
-    monkeypatch.setattr(loop, "SETTLED", 0)
-    monkeypatch.setattr(loop, "Q_ALARM", 1e9)
+    monkeypatch.setattr(health, "SETTLED", 0)
+    monkeypatch.setattr(health, "Q_ALARM", 1e9)
     config = small("toy_envs:Point-v0", tmp_path, critic="iqn", return_unit=1e-3)
     config = replace(config, critic=replace(config.critic, kappa=kappa))
     train(config, quiet=True)

@@ -111,6 +111,7 @@ def test_a_run_keeps_how_its_environment_is_made_and_resumes_by_it_alone(
         "env_frame_skip": 2,
         "env_factory": None,
         "env_timeout": None,
+        "env_processes": False,
     }
     assert """--env-kwargs '{"kind": "fast", "pay": 2}'""" in stored["command"]
     # Another order of the same arguments is the same run.

@@ -206,7 +206,13 @@ def test_processes_change_no_bit_and_may_come_and_go(tmp_path: Path) -> None:
     assert main(b) == 0
     runs = [next((tmp_path / name).glob("*/*/seed0")) for name in "ab"]
     assert compare(*runs) is None
-    assert psutil.Process().children() == []
+    assert forks() == []
+
+
+def forks() -> list[psutil.Process]:
+    """Processes of environments; a test's worker may have other programs beside it."""
+    me = psutil.Process()
+    return [child for child in me.children() if child.cmdline() == me.cmdline()]
 
 
 def process_task(env: str, timeout: float | None = None) -> ProcessTask:
@@ -246,7 +252,7 @@ def test_signals_to_all_of_the_group_leave_environments_to_the_learner() -> None
     with closing(process_task("toy_envs:Point-v0")) as task:
         task.reset(0)
         assert task.obs.shape == (3,)
-        (process,) = psutil.Process().children()
+        (process,) = forks()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(process.pid, number)
         assert task.step(np.zeros(2, np.float32)).obs.shape == (3,)
@@ -255,7 +261,7 @@ def test_signals_to_all_of_the_group_leave_environments_to_the_learner() -> None
 
 def test_a_hanging_process_is_a_fault_and_ends() -> None:
     with closing(process_task("faulty_envs:Stubborn-v0", 0.3)) as task:
-        (process,) = psutil.Process().children()
+        (process,) = forks()
         fault = "no answer within --env-timeout 0.3 seconds at step 5 of the episode seeded "
         with pytest.raises(EnvFault, match=fault):
             task.replay((0,), np.zeros((10, 2), np.float32))
@@ -272,7 +278,7 @@ def test_a_fault_names_the_environment_its_step_and_its_seed(
     assert code == 3
     what = "Fussy-v0: step raised RuntimeError: enough at step 3 of the episode seeded"
     assert error == f"bridgerl: error: environment 2 (of 0 to 3): {what} {BAD_SEED}\n"
-    assert psutil.Process().children() == []
+    assert forks() == []
 
 
 def test_a_process_that_dies_is_a_fault_of_its_environment() -> None:
@@ -284,7 +290,7 @@ def test_a_process_that_dies_is_a_fault_of_its_environment() -> None:
             lane.start()
         for _ in range(8):
             step()
-        psutil.Process().children()[1].kill()
+        forks()[1].kill()
         step()  # Of the first one, while the second should step too.
         fault = r"^environment 1 \(of 0 to 3\): toy_envs:Point-v0: its process died \(signal 9\) at"
         with pytest.raises(EnvFault, match=fault + " step 3 of the episode seeded "):
@@ -296,4 +302,4 @@ def test_an_environment_that_cannot_be_made_is_refused_as_ever(tmp_path: Path) -
     with pytest.raises(UserError, match=r"unknown environment 'Hoper-v5'; did you mean Hopper-v5"):
         train(config, quiet=True)
     assert list(tmp_path.iterdir()) == []
-    assert psutil.Process().children() == []
+    assert forks() == []

@@ -4,6 +4,7 @@ import contextlib
 import inspect
 import json
 import os
+import re
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,7 +85,7 @@ def _shortened(default: RunConfig, words: list[str]) -> RunConfig:
     typed = {"--steps": ""}
     with contextlib.suppress(UserError):
         take(words, typed)
-    if typed["--steps"].isdecimal() and int(typed["--steps"]) <= default.warmup:
+    if re.fullmatch(r"\d{1,9}", typed["--steps"]) and int(typed["--steps"]) <= default.warmup:
         return replace(default, train=replace(default.train, warmup=None))
     return default
 

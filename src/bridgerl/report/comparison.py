@@ -17,6 +17,10 @@ ALL_TASKS = "all tasks"
 Samples = Mapping[tuple[str, str], list[float]]
 
 
+FEWEST = 5
+"""Scores of each side below which a bootstrap of the chance to win would be too narrow."""
+
+
 class Compared(NamedTuple):
     """Two settings on one task: `value` is ours less theirs."""
 
@@ -90,13 +94,16 @@ def _row(measure: str, place: tuple[str, str, str], found: Compared) -> dict[str
 
 
 def _on_one(ours: str, theirs: str, task: str, samples: Samples, seeds: stats.Seeds) -> Compared:
-    """Seed by seed where both have two or more in common, each once; else mean against mean."""
+    """Seed by seed where one has the other's seeds, two or more; else mean against mean."""
     cells = (ours, task), (theirs, task)
     one, other = (seeds.get(cell, {}) for cell in cells)
     common = sorted((one.keys() & other.keys()) - {None})
     once = all(len(samples[cell]) == len(seeds.get(cell, {})) for cell in cells)
     chance = _on_all(*([samples[cell]] for cell in cells))
-    if once and len(common) > 1:
+    if min(len(samples[cell]) for cell in cells) < FEWEST:
+        chance = chance._replace(chance_interval=None)
+    whole = len(common) == min(len(one), len(other))  # Or pairs would leave most runs out.
+    if once and whole and len(common) > 1:
         gaps = np.array([one[seed] - other[seed] for seed in common])
         interval = stats.Interval(*map(float, stats.mean_interval(gaps))) if np.ptp(gaps) else None
         return chance._replace(pairs=len(common), value=float(gaps.mean()), interval=interval)

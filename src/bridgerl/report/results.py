@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from bridgerl.config import ENVIRONMENT
 from bridgerl.errors import printable
 from bridgerl.report import stats
 from bridgerl.report.alarms import alarms
@@ -66,6 +67,10 @@ def summarise_source(source: Source, baseline: str | None = None) -> dict[str, A
     }
 
 
+UNSET = (None, [], 1)
+"""Settings of an environment that change nothing: nothing given, no wrapper, no frame skipped."""
+
+
 def _mixtures(runs: list[Run]) -> list[str]:
     """Cells whose runs differ in length or in settings, so that their mean says little."""
     groups: dict[str, list[Run]] = {}
@@ -78,6 +83,8 @@ def _mixtures(runs: list[Run]) -> list[str]:
         different: list[list[Any]] = []
         for config in (run.config for run in group if run.config):
             learning = [config.get(key) for key in ("actor", "critic", "train")]
+            # A run from before these settings has none of them, which is their default.
+            learning.append({k: v for k in ENVIRONMENT if (v := config.get(k)) not in UNSET})
             different += [learning] if learning not in different else []
         if len(lengths) > 1:
             notes.append(f"{cell}: runs of {' and '.join(map(str, lengths))} steps in one mean")

@@ -9,7 +9,7 @@ from bridgerl.errors import UserError, nearest
 
 WRAPPERS = (
     *("ClipReward", "DelayObservation", "DiscretizeObservation", "FilterObservation"),
-    *("FlattenObservation", "FrameStackObservation", "MaxAndSkipObservation"),
+    *("FlattenObservation", "FrameStackObservation"),
     *("RecordEpisodeStatistics", "RepeatAction", "RescaleAction", "RescaleObservation"),
     *("ReshapeObservation", "StickyAction", "TimeAwareObservation", "TimeLimit"),
 )
@@ -18,6 +18,7 @@ that goes on, and remember nothing that a checkpoint would have to keep."""
 INSTEAD = {
     "NormalizeObservation": "use --train.normalize-obs, which a checkpoint keeps",
     "NormalizeReward": "use --train.normalize-returns, which a checkpoint keeps",
+    "MaxAndSkipObservation": "use --env-frame-skip, which ends with the episode",
     "ClipAction": "actions stay within the bounds as it is",
     "RecordVideo": "wrap an environment of your own to film a policy (load_policy)",
 }

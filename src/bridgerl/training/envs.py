@@ -1,6 +1,7 @@
 """A Gymnasium environment as learners see it: flat float32, actions in [-1, 1], faults named."""
 
 import importlib
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +13,7 @@ import numpy as np
 from bridgerl.errors import EnvFault, UserError
 from bridgerl.streams import derive_seed
 from bridgerl.training.noise import register_noisy
-from bridgerl.training.recipe import Recipe, lift_time_limit, time_limit_of
+from bridgerl.training.recipe import Recipe, set_time_limit, time_limit_of
 from bridgerl.training.risky import register_risky
 from bridgerl.training.spaces import KINDS, Bounds, encode, flattened, parts
 from bridgerl.training.watchdog import Watched
@@ -60,7 +61,7 @@ class Task:
         self.time_limit = time_limit_of(plain)
         """Steps after which an episode is cut off, if the environment says so."""
         if not limited:
-            lift_time_limit(plain)
+            set_time_limit(plain, math.inf)
         self.env = flattened(plain)
         try:
             spec = check_spaces(self.recipe.env_id, self.env)

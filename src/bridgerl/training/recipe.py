@@ -121,7 +121,12 @@ class Recipe:
             raise UserError(f"{where} cannot be made: {reason(error)}") from error
         if not isinstance(env, gym.Env):
             raise UserError(f"{where} is no gymnasium.Env but {type(env).__name__}")
-        return env if self.time_limit is None else TimeLimit(env, self.time_limit)
+        if self.time_limit is None:
+            return env
+        if time_limit_of(env) is None:
+            return TimeLimit(env, self.time_limit)
+        set_time_limit(env, self.time_limit)
+        return env
 
 
 def reason(error: BaseException) -> str:
@@ -192,11 +197,11 @@ def time_limit_of(env: gym.Env[Any, Any]) -> int | None:
     return None if min(limits) == math.inf else int(min(limits))
 
 
-def lift_time_limit(env: gym.Env[Any, Any]) -> None:
-    """Let episodes go on where some wrapper would have cut them off."""
+def set_time_limit(env: gym.Env[Any, Any], steps: float) -> None:
+    """Let every wrapper that cuts episodes off do so after so many of its steps; inf is never."""
     while isinstance(env, gym.Wrapper):
         if isinstance(env, TimeLimit):
-            env._max_episode_steps = math.inf  # pyright: ignore[reportAttributeAccessIssue]
+            env._max_episode_steps = steps  # pyright: ignore[reportAttributeAccessIssue]
         env = env.env
 
 

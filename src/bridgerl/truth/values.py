@@ -48,7 +48,8 @@ def value_run(run: Path, weights: Which, episodes: int, seed: int) -> dict[str, 
 
 def horizon(discount: float) -> int:
     """Steps after which what is left of a return weighs no more than TAIL."""
-    return 1 if discount == 0 else math.ceil(math.log(TAIL) / math.log(discount))
+    steps = 1 if discount == 0 else math.floor(math.log(TAIL) / math.log(discount))
+    return steps if discount**steps <= TAIL else steps + 1  # Whatever rounding made of logarithms.
 
 
 def usual_length(task: Task, config: RunConfig) -> int:
