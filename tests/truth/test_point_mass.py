@@ -40,7 +40,7 @@ def test_a_run_of_another_task_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0])
 def test_an_averse_policy_goes_around_and_a_neutral_one_through(seed: int, tmp_path: Path) -> None:
-    base = replace(resolve(POINT_MASS, critic="dbc"), steps=15_000, seed=seed)
+    base = replace(resolve(POINT_MASS, critic="dbc"), steps=30_000, seed=seed)
     kept = {}
     for risk in ("cvar:0.1", "mean"):
         config = replace(base, out=tmp_path / risk, actor=replace(base.actor, risk=risk))
