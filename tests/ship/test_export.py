@@ -17,8 +17,9 @@ from bridgerl.actors import ACTORS
 from bridgerl.agent import Agent
 from bridgerl.cli.main import main
 from bridgerl.critics import CRITICS
+from bridgerl.errors import UserError
 from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
-from bridgerl.ship.export import CLOSE, READERS, WRITERS, Format, compare
+from bridgerl.ship.export import CLOSE, READERS, WRITERS, Format, compare, read_levels
 from bridgerl.ship.policy import SEED, Shipped
 from conftest import TINY, finished
 
@@ -217,3 +218,9 @@ def _error(capsys: pytest.CaptureFixture[str]) -> str:
     assert err.startswith("bridgerl: error: ")
     assert err.count("\n") == 1
     return err
+
+
+def test_no_quantiles_at_all_are_refused() -> None:
+    critic = resolve("Pendulum-v1", critic="dbc").critic
+    with pytest.raises(UserError, match="must be levels within"):
+        read_levels([0.0], critic)

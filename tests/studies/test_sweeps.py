@@ -79,7 +79,7 @@ def test_long_names_of_folders_stay_apart() -> None:
         (["--vary", "critic.lr=1,,2"], "has an empty value"),
         (["--vary", "critic.lr=1,1"], "names one twice"),
         (["--vary", "critic.lr=1e-3", "critic.lr=1e-4"], "names one twice"),
-        (["--vary", "critic.lr=1e-4..1e-2"], "needs whole numbers, or how many"),
+        (["--vary", "critic.lr=1e-4..1e-2"], "needs whole numbers, or a range like"),
         (["--vary", "critic.lr=0..1:3:log"], "needs positive ends"),
         (["--vary", "train.n-step=3..1"], "must rise"),
         (["--vary", "seed=0,1"], "use --seeds"),

@@ -37,7 +37,8 @@ def read_axis(text: str, flag: str = "vary") -> Axis:
     """`KEY=A,B,C`, `KEY=1..5` (whole numbers), `KEY=LOW..HIGH:N` or `KEY=LOW..HIGH:N:log`."""
     key, values = split_axis(text, flag)
     found = _RANGE.fullmatch(values)
-    listed = tuple(v.strip() for v in _COMMA.split(values)) if not found else _steps(text, found)
+    plain = tuple(value.strip() for value in _COMMA.split(values))
+    listed = _steps(text, found, flag) if found else plain
     require(all(listed), flag, text, "has an empty value")
     require_some(flag, listed)
     return Axis(key, listed)
@@ -72,23 +73,22 @@ def read_space(text: str) -> Space:
     return Space(key, (), low, high, log, whole)
 
 
-def _steps(text: str, found: re.Match[str]) -> tuple[str, ...]:
+def _steps(text: str, found: re.Match[str], flag: str) -> tuple[str, ...]:
     low, high, count, log = found.groups()
     try:
         if count is None:
             first, last = int(low), int(high)
-            require(
-                first < last < first + MOST_VALUES, "vary", text, "must rise, by less than 1000"
-            )
+            require(first < last < first + MOST_VALUES, flag, text, "must rise, by less than 1000")
             return tuple(str(value) for value in range(first, last + 1))
         ends = float(low), float(high)
-        require(2 <= int(count) <= MOST_VALUES, "vary", text, "needs from 2 to 1000 values")
-        require(not log or min(ends) > 0, "vary", text, "needs positive ends on a log scale")
+        require(2 <= int(count) <= MOST_VALUES, flag, text, "needs from 2 to 1000 values")
+        require(not log or min(ends) > 0, flag, text, "needs positive ends on a log scale")
         spaced = np.geomspace(*ends, int(count)) if log else np.linspace(*ends, int(count))
         return tuple(f"{value:.6g}" for value in spaced)
     except ValueError:
-        hint = "needs whole numbers, or how many: critic.lr=1e-4..1e-2:5:log"
-        raise UserError(f"--vary {hint}, got {text!r}") from None
+        example = "1e-4..1e-2:5:log" if flag == "vary" else "1e-4..1e-2:log"
+        hint = f"needs whole numbers, or a range like critic.lr={example}"
+        raise UserError(f"--{flag} {hint}, got {text!r}") from None
 
 
 def words_of(key: str, value: str) -> list[str]:

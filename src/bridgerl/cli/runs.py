@@ -99,6 +99,8 @@ class Evaluate:
     def _check_pictures(self) -> None:
         ok = self.video_seconds is None or 0 < self.video_seconds < float("inf")
         require(ok, "video_seconds", self.video_seconds, "must be positive and finite")
+        alone = self.video_seconds is not None and self.video is None
+        require(not alone, "video_seconds", self.video_seconds, "belongs to --video FILE")
         if self.video is not None:
             check_file("--video", self.video, ENDINGS, force=self.force)
             check_film(self.video)

@@ -56,7 +56,7 @@ def read_levels(given: Sequence[float], critic: CriticConfig) -> Tensor | None:
         name = type(critic).__name__.removesuffix("Config")
         raise UserError(f"the critic {name} knows no distribution; leave --quantiles out")
     n = int(given[0]) if len(given) == 1 and given[0] >= 1 else 0
-    if n == given[0] and n <= MOST_LEVELS:
+    if n == given[0] and 1 <= n <= MOST_LEVELS:
         return midpoint_levels(n)
     rule = f"must be levels within (0, 1), or one count up to {MOST_LEVELS}"
     require(all(0 < level < 1 for level in given), "quantiles", tuple(given), rule)
