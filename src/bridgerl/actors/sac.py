@@ -10,15 +10,20 @@ from bridgerl.actors.base import Actor, ActorConfig
 from bridgerl.nn.flat import GuardedAdam
 from bridgerl.nn.heads import network
 from bridgerl.nn.squash import tanh_normal
+from bridgerl.nn.state_noise import StateNoise
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 
 LOG_STD_RANGE = (-20.0, 2.0)
+SEEDS = 2**24
+"""Seeds of held noise, all of which a float32 holds exactly."""
 
 
 @dataclass(frozen=True)
 class SACConfig(ActorConfig):
     """Soft actor-critic: a tanh-Gaussian policy that is paid for its entropy."""
+
+    fewest_hidden = 0
 
     temperature: float = 1.0
     """Initial entropy temperature."""
@@ -26,6 +31,17 @@ class SACConfig(ActorConfig):
     """Learning rate of the temperature; None keeps it fixed."""
     target_entropy: float | None = None
     """Entropy the temperature steers to; None means minus the action dimension."""
+    sde: bool = False
+    """Explore by noise that is a linear function of the policy's last features (gSDE). Its weights
+    are held for some steps, so that an episode is smooth."""
+    sde_sample_every: int | None = 64
+    """Steps for which the weights of the noise are held; None: until reset_noise is called."""
+    sde_log_std: float = -3.0
+    """Initial log standard deviation of the weights of the noise."""
+    sde_expln: bool = False
+    """Let that deviation grow like a logarithm above 1, not like an exponential."""
+    sde_mean_limit: float | None = 2.0
+    """Largest size of the mean before its tanh, under sde; None: no limit."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -34,9 +50,15 @@ class SACConfig(ActorConfig):
         self.require(lr is None or 0 < lr < 1, "temperature_lr", "must be in (0, 1), or None")
         ok = goal is None or math.isfinite(goal)
         self.require(ok, "target_entropy", "must be finite, or None")
+        every, limit = self.sde_sample_every, self.sde_mean_limit
+        self.require(every is None or every >= 1, "sde_sample_every", "must be at least 1, or None")
+        ok = -20 <= self.sde_log_std <= 2
+        self.require(ok, "sde_log_std", "must be from -20 to 2")
+        ok = limit is None or 0 < limit < math.inf
+        self.require(ok, "sde_mean_limit", "must be positive and finite, or None")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "SAC":
-        return SAC(self, spec, streams)
+        return (StateSAC if self.sde else SAC)(self, spec, streams)
 
 
 class Temperature(nn.Module):
@@ -77,8 +99,7 @@ class SAC(Actor):
     """Policy a = tanh(mean + std * noise); loss mean(temperature * log pi - Q)."""
 
     def __init__(self, config: SACConfig, spec: EnvSpec, streams: Streams) -> None:
-        sizes = (spec.obs_dim, *config.hidden, 2 * spec.action_dim)
-        super().__init__(config, network(sizes, config.trunk))
+        super().__init__(config, self._network(config, spec))
         goal = config.target_entropy
         self.temperature = (
             Temperature(config.temperature)
@@ -91,6 +112,10 @@ class SAC(Actor):
         )
         self._target_noise = streams("target_noise")
         self._policy_noise = streams("policy_noise")
+
+    @staticmethod
+    def _network(config: SACConfig, spec: EnvSpec) -> nn.Module:
+        return network((spec.obs_dim, *config.hidden, 2 * spec.action_dim), config.trunk)
 
     def act(self, obs: Tensor, q: QFn, *, explore: bool, generator: torch.Generator) -> Tensor:
         """A sample while exploring, tanh(mean) otherwise."""
@@ -129,3 +154,53 @@ class SAC(Actor):
         mean, log_std = self._parameters_at(obs)
         noise = torch.randn(mean.shape, generator=generator, device=mean.device)
         return tanh_normal(mean, log_std, noise)
+
+
+class StateSAC(SAC):
+    """SAC that explores with a = tanh(mean + x @ W), x its last features and W held (gSDE).
+
+    Losses sample the Gaussian that this is over all W, with draws of their own for every row.
+    """
+
+    net: StateNoise
+    noise_seed: Tensor
+    noise_age: Tensor
+
+    def __init__(self, config: SACConfig, spec: EnvSpec, streams: Streams) -> None:
+        super().__init__(config, spec, streams)
+        self._every = config.sde_sample_every
+        # Of the held weights a run keeps the seed: they are as many as rows ask for actions.
+        self.register_buffer("noise_seed", torch.tensor(-1.0))  # None yet.
+        self.register_buffer("noise_age", torch.tensor(0.0))
+
+    @staticmethod
+    def _network(config: SACConfig, spec: EnvSpec) -> nn.Module:
+        return StateNoise(
+            (spec.obs_dim, *config.hidden, spec.action_dim),
+            config.trunk,
+            log_std=config.sde_log_std,
+            use_expln=config.sde_expln,
+            mean_limit=config.sde_mean_limit,
+        )
+
+    def act(self, obs: Tensor, q: QFn, *, explore: bool, generator: torch.Generator) -> Tensor:
+        """The held noise on top of the mean while exploring, each row's its own."""
+        if not explore:
+            return super().act(obs, q, explore=False, generator=generator)
+        old = self._every is not None and self.noise_age >= self._every
+        if old or self.noise_seed < 0:
+            self.reset_noise(generator)
+        self.noise_age += 1
+        held = torch.Generator(obs.device).manual_seed(int(self.noise_seed))
+        shape = (obs.shape[0], *self.net.std.shape)
+        draws = torch.randn(shape, generator=held, device=obs.device)
+        return torch.tanh(self.net.explore(obs, draws))
+
+    def reset_noise(self, generator: torch.Generator) -> None:
+        """Draw other weights for the noise."""
+        seed = torch.randint(SEEDS, (), generator=generator, device=generator.device)
+        self.noise_seed.copy_(seed)
+        self.noise_age.zero_()
+
+    def _parameters_at(self, obs: Tensor) -> tuple[Tensor, Tensor]:
+        return self.net(obs)
