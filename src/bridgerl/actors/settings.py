@@ -18,9 +18,11 @@ class ActorConfig(LearnerConfig, ABC):
     """Settings that every actor has."""
 
     section: ClassVar[str] = "actor"
+    fewest_hidden: ClassVar[int] = 1
+    """Hidden layers that the policy cannot do without; 0 where it may be a linear map."""
 
     hidden: tuple[int, ...] = (256, 256, 256)
-    """Widths of the policy's hidden layers."""
+    """Widths of the policy's hidden layers; none, for SAC and TD3, make it a linear map."""
     delay: int = 1
     """Critic updates per actor update."""
     risk: str = "mean"
@@ -29,7 +31,7 @@ class ActorConfig(LearnerConfig, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_widths("hidden")
+        self.require_widths("hidden", fewest=self.fewest_hidden)
         self.require(self.delay >= 1, "delay", "must be at least 1")
         parse(self.risk)
 

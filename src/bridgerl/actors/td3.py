@@ -15,6 +15,8 @@ from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 class TD3Config(TargetActorConfig):
     """TD3: a deterministic policy, updated late, smoothed in the target."""
 
+    fewest_hidden = 0
+
     delay: int = 2
     """Critic updates per actor update."""
     explore_noise: float = 0.1

@@ -14,7 +14,7 @@ from bridgerl.errors import UserError
 from bridgerl.nn.flat import Flat, GuardedAdam, polyak_
 from bridgerl.nn.trunk import batch_norms, joint, paired_statistics
 from bridgerl.ops.levels import midpoint_levels
-from bridgerl.ops.measures import Measure
+from bridgerl.ops.measures import Measure, parse
 from bridgerl.ops.quantile import QuantileCost, quantile_huber, quantile_surrogate
 from bridgerl.types import Batch, Bootstrap, Metrics
 
@@ -79,6 +79,11 @@ class Critic(nn.Module, ABC):
 
         With `fixed` nothing is drawn: equal inputs give equal values.
         """
+        return self._risk(obs, action, parse(measure), fixed=fixed, target=target)
+
+    def _risk(
+        self, obs: Tensor, action: Tensor, measure: Measure, *, fixed: bool, target: bool
+    ) -> Tensor:
         raise UserError(f"{type(self).__name__} knows no distribution, so it has no {measure}")
 
     def quantiles(

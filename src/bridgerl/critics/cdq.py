@@ -18,7 +18,7 @@ class CDQConfig(CriticConfig):
     """Clipped double Q: the point-valued critic of SAC and TD3."""
 
     hidden: tuple[int, ...] = (512, 512, 512)
-    """Widths of the hidden layers."""
+    """Widths of the hidden layers; none make it a linear map."""
     n_heads: int = 2
     """Independent networks; the target is their minimum."""
     actor_q: Literal["min", "first"] = "min"
@@ -28,7 +28,7 @@ class CDQConfig(CriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_widths("hidden")
+        self.require_widths("hidden", fewest=0)
         self.require(1 <= self.n_heads <= 1024, "n_heads", "must be from 1 to 1024")
         self.require_positive("z_scale")
 

@@ -33,7 +33,7 @@ class DBCConfig(CriticConfig):
     network: Literal["mlp", "factored"] = "mlp"
     """The paper's MLP per atom, or a trunk per transition with a small network per atom."""
     hidden: tuple[int, ...] = (512, 512, 512)
-    """Widths of the MLP, or of the trunk of the factored network."""
+    """Widths of the MLP, or of the trunk of the factored network, which may have none."""
     particle: tuple[int, ...] = (64, 64)
     """Widths of the factored network's part per atom."""
     n_heads: int = 2
@@ -83,7 +83,8 @@ class DBCConfig(CriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_widths("hidden", "particle")
+        self.require_widths("hidden", fewest=0 if self.network == "factored" else 1)
+        self.require_widths("particle")
         ok = self.trunk == "plain" or self.network == "factored"
         self.require(ok, "trunk", "needs --critic.network factored")
         self.require_counts("n_heads", "n_target", "n_online", "n_actor", "n_rank")
@@ -120,7 +121,7 @@ class DBC(QuantileCritic):
         n_features, hidden = n_inputs, c.hidden
         if c.network == "factored":
             trunk = make_trunk(c.trunk, c.n_heads, (n_inputs, *c.hidden))
-            n_features, hidden = c.hidden[-1], c.particle
+            n_features, hidden = (n_inputs, *c.hidden)[-1], c.particle
         how = {"n_embed": c.n_embed, "z_scale": c.z_scale}
         super().__init__(config, EndpointNet(c.n_heads, n_features, hidden, trunk, **how))
         self.config, self.kappa = config, config.kappa
@@ -191,14 +192,8 @@ class DBC(QuantileCritic):
         tau = midpoint_levels(self.config.n_rank)[None, None].to(obs)
         return self._atoms(obs, action, tau, target=target).mean((1, 2))
 
-    def risk(
-        self,
-        obs: Tensor,
-        action: Tensor,
-        measure: Measure | str,
-        *,
-        fixed: bool = False,
-        target: bool = False,
+    def _risk(
+        self, obs: Tensor, action: Tensor, measure: Measure, *, fixed: bool, target: bool
     ) -> Tensor:
         """Of atoms at random or fixed levels, placed where the measure looks: (b,)."""
         c = self.config

@@ -23,7 +23,7 @@ class DSACConfig(CriticConfig):
     distributional = True
 
     hidden: tuple[int, ...] = (256, 256, 256)
-    """Widths of the hidden layers."""
+    """Widths of the hidden layers; none make it a linear map."""
     draw_clip: float = 3.0
     """Bound of the standard normal draw behind a target."""
     td_bound: float = 20.0
@@ -35,7 +35,7 @@ class DSACConfig(CriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_widths("hidden")
+        self.require_widths("hidden", fewest=0)
         self.require_positive("draw_clip", "td_bound", "z_scale")
         ok = 0 <= self.damping < float("inf")
         self.require(ok, "damping", "must be finite and not negative")
@@ -79,14 +79,8 @@ class DSAC(Critic):
         """The mean: (b,)."""
         return self._gaussian(obs, action, target=target).mean
 
-    def risk(
-        self,
-        obs: Tensor,
-        action: Tensor,
-        measure: Measure | str,
-        *,
-        fixed: bool = False,
-        target: bool = False,
+    def _risk(
+        self, obs: Tensor, action: Tensor, measure: Measure, *, fixed: bool, target: bool
     ) -> Tensor:
         """Of the Gaussian, by its formula: (b,)."""
         return risk_of_gaussian(measure, *self._gaussian(obs, action, target=target))

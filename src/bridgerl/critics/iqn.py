@@ -25,7 +25,7 @@ class IQNConfig(CriticConfig):
     distributional = True
 
     hidden: tuple[int, ...] = (256, 256)
-    """Widths of the layers before the level comes in."""
+    """Widths of the layers before the level comes in; none let it meet the inputs themselves."""
     merged: tuple[int, ...] = (256,)
     """Widths of the hidden layers after it."""
     n_heads: int = 2
@@ -53,7 +53,7 @@ class IQNConfig(CriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_widths("hidden")
+        self.require_widths("hidden", fewest=0)
         self.require_widths("merged")
         counts = ("n_heads", "n_target", "n_online", "n_actor", "n_rank", "n_embed")
         self.require_counts(*counts)
@@ -109,14 +109,8 @@ class IQN(QuantileCritic):
         tau = midpoint_levels(self.config.n_rank)[None].to(obs)
         return self._returns(obs, action, tau, target=target).mean(1)
 
-    def risk(
-        self,
-        obs: Tensor,
-        action: Tensor,
-        measure: Measure | str,
-        *,
-        fixed: bool = False,
-        target: bool = False,
+    def _risk(
+        self, obs: Tensor, action: Tensor, measure: Measure, *, fixed: bool, target: bool
     ) -> Tensor:
         """Of the return at random or fixed levels, placed where the measure looks: (b,)."""
         if fixed:

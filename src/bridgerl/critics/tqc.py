@@ -23,7 +23,7 @@ class TQCConfig(CriticConfig):
     distributional = True
 
     hidden: tuple[int, ...] = (512, 512, 512)
-    """Widths of the hidden layers."""
+    """Widths of the hidden layers; none make it a linear map."""
     n_heads: int = 2
     """Independent networks; TQC's authors use 5."""
     n_atoms: int = 25
@@ -38,7 +38,7 @@ class TQCConfig(CriticConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.require_widths("hidden")
+        self.require_widths("hidden", fewest=0)
         self.require_counts("n_heads", "n_atoms")
         self.require_positive("kappa", "z_scale")
         self.require(0 <= self.drop < 1, "drop", "must be in [0, 1)")
@@ -79,14 +79,8 @@ class TQC(QuantileCritic):
         """Mean of all atoms, none dropped: (b,)."""
         return self._atoms(obs, action, target=target).mean((1, 2))
 
-    def risk(
-        self,
-        obs: Tensor,
-        action: Tensor,
-        measure: Measure | str,
-        *,
-        fixed: bool = False,
-        target: bool = False,
+    def _risk(
+        self, obs: Tensor, action: Tensor, measure: Measure, *, fixed: bool, target: bool
     ) -> Tensor:
         """Of the pooled atoms, none dropped: (b,)."""
         return risk_of(measure, self._atoms(obs, action, target=target).flatten(1))

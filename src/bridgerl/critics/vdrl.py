@@ -128,14 +128,8 @@ class VDRL(Critic):
         """Mean of returns whose noise is the same for every candidate: (b,)."""
         return self.particles(obs, action, self.config.n_rank, target=target).mean(1)
 
-    def risk(
-        self,
-        obs: Tensor,
-        action: Tensor,
-        measure: Measure | str,
-        *,
-        fixed: bool = False,
-        target: bool = False,
+    def _risk(
+        self, obs: Tensor, action: Tensor, measure: Measure, *, fixed: bool, target: bool
     ) -> Tensor:
         """Of returns drawn from random or fixed noise: (b,)."""
         n = self.config.n_risk

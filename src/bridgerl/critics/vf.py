@@ -186,14 +186,8 @@ class VF(Critic):
         """The same from eps = 0 for every candidate: (b,)."""
         return self._one_step(obs, action, obs.new_zeros(obs.shape[0], 1), target)
 
-    def risk(
-        self,
-        obs: Tensor,
-        action: Tensor,
-        measure: Measure | str,
-        *,
-        fixed: bool = False,
-        target: bool = False,
+    def _risk(
+        self, obs: Tensor, action: Tensor, measure: Measure, *, fixed: bool, target: bool
     ) -> Tensor:
         """Of the flow's whole way from random or fixed noise: (b,)."""
         n = self.config.n_risk

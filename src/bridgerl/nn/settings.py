@@ -51,19 +51,18 @@ class LearnerConfig:
         flag = f"{self.section}.{field.replace('_', '-')}"
         require(ok, flag, getattr(self, field), rule)
 
-    def require_widths(self, *fields: str) -> None:
-        """Refuse lists of layer widths that cannot be built."""
+    def require_widths(self, *fields: str, fewest: int = 1) -> None:
+        """Refuse lists of layer widths that cannot be built, or are fewer than a network needs."""
+        some = "one or more widths" if fewest else "widths"
         for field in fields:
             widths: tuple[int, ...] = getattr(self, field)
-            ok = len(widths) > 0 and all(1 <= n <= 65536 for n in widths)
-            self.require(ok, field, "must be one or more widths from 1 to 65536")
+            ok = len(widths) >= fewest and all(1 <= n <= 65536 for n in widths)
+            self.require(ok, field, f"must be {some} from 1 to 65536")
 
     def _require_trunk(self) -> None:
         """Refuse a trunk other than plain where there is none, or for whose kind widths are odd."""
         field = self.trunk_widths
         widths: tuple[int, ...] | None = getattr(self, field, None)
-        if field == "hidden" and widths == ():
-            return  # `require_widths` refuses it by its own name.
         flag = f"--{self.section}.{field}"
         self.require(bool(widths), "trunk", f"needs widths: set {flag}, e.g. {flag} 128 128")
         if self.trunk == "simba" and widths:
