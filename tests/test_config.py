@@ -69,7 +69,7 @@ WRONG_VALUES = [
     (("actor", "type"), ["td3"]),
     (("actor", "hidden"), 256),
     (("actor", "hidden"), [256, "256"]),
-    (("actor", "hidden"), []),
+    (("actor", "hidden"), [0]),
     (("critic", "actor_q"), "second"),
     (("critic", "actor_q"), ["min"]),
     (("critic", "grad_clip"), "None"),
@@ -203,6 +203,33 @@ def test_the_command_of_a_run_names_only_a_warmup_of_its_own() -> None:
     assert command(3_000, None) == command(3_000, 300)
     assert "warmup" not in command(3_000, 300)
     assert command(6_000, 300).endswith("--steps 6000 --train.warmup 300")
+
+
+SAVES = [(5, 1_000), (5_000, 1_000), (20_000, 4_000), (250_000, 50_000), (1_000_000, 50_000)]
+
+
+@pytest.mark.parametrize(("steps", "every"), SAVES)
+def test_a_killed_run_loses_at_most_a_fifth_of_its_steps_though_nobody_chose(
+    steps: int, every: int
+) -> None:
+    assert changed(steps=steps).save_every == every
+
+
+def test_steps_between_checkpoints_that_were_chosen_stay() -> None:
+    chosen = changed(steps=3_000, save=SaveConfig(every=50_000))
+    assert chosen.save_every == decode(encode(chosen)).save_every == 50_000
+    assert resolve("InvertedPendulum-v5").save_every == 5_000
+    with pytest.raises(UserError, match=r"save\.every must be at least 1"):
+        SaveConfig(every=0)
+
+
+def test_the_command_of_a_run_names_only_checkpoints_of_its_own() -> None:
+    def command(every: int | None) -> str:
+        return command_of(changed(steps=10_000, save=SaveConfig(every=every)))
+
+    assert command(None) == command(2_000)
+    assert "save" not in command(None)
+    assert command(50_000).endswith("--save.every 50000")
 
 
 def test_folder_names_the_setting() -> None:

@@ -14,9 +14,7 @@ from bridgerl.errors import Unregistered, UserError, choose, require
 from bridgerl.ops.measures import parse
 from bridgerl.settings.codec import decode_fields as decode_fields
 from bridgerl.settings.environment import canonical_kwargs, canonical_wrapper
-
-LONGEST_WARMUP = 10_000
-"""Steps of a warm-up that nobody chose, in a run long enough for them."""
+from bridgerl.settings.lengths import save_every_of, warmup_of
 
 
 def _require_counts(config: object, section: str, *names: str) -> None:
@@ -116,8 +114,8 @@ class LogConfig:
 class SaveConfig:
     """Checkpoints a killed run goes on from."""
 
-    every: int = 50_000
-    """Steps between checkpoints."""
+    every: int | None = None
+    """Steps between checkpoints; None: 50,000, or a fifth of a shorter run, 1,000 at least."""
     keep: int = 3
     """Full checkpoints to keep."""
     weights_every: int = 100_000
@@ -126,7 +124,9 @@ class SaveConfig:
     """Refuse to resume when versions or hardware changed and bits may differ."""
 
     def __post_init__(self) -> None:
-        _require_counts(self, "save", "every", "keep", "weights_every")
+        ok = self.every is None or self.every >= 1
+        require(ok, "save.every", self.every, "must be at least 1")
+        _require_counts(self, "save", "keep", "weights_every")
 
 
 ENVIRONMENT = ("env_kwargs", "env_wrappers", "env_time_limit", "env_frame_skip", "env_factory")
@@ -219,6 +219,11 @@ class RunConfig:
         return warmup_of(self.train.warmup, self.steps)
 
     @property
+    def save_every(self) -> int:
+        """Steps between checkpoints, also where the setting leaves them open."""
+        return save_every_of(self.save.every, self.steps)
+
+    @property
     def actor_name(self) -> str:
         return _name_of(self.actor, ACTORS)
 
@@ -232,11 +237,6 @@ class RunConfig:
         setting = self.name or f"{self.actor_name}-{self.critic_name}-{self.preset}"
         env = re.sub(r"^\.|[^A-Za-z0-9._-]+", "_", self.env)
         return self.out / env / setting / f"seed{self.seed}"
-
-
-def warmup_of(setting: int | None, steps: int) -> int:
-    """The warm-up of a run of so many steps."""
-    return max(1, min(LONGEST_WARMUP, steps // 10)) if setting is None else setting
 
 
 def _name_of(config: object, table: Mapping[str, Any]) -> str:

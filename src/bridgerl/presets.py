@@ -4,9 +4,10 @@ import shlex
 from typing import Any
 
 from bridgerl.actors import ACTORS
-from bridgerl.config import SECTIONS, RunConfig, encode, warmup_of
+from bridgerl.config import SECTIONS, RunConfig, encode
 from bridgerl.critics import CRITICS
 from bridgerl.errors import choose
+from bridgerl.settings.lengths import save_every_of, warmup_of
 
 Overrides = dict[str, Any]
 
@@ -44,6 +45,8 @@ PRESETS: dict[str, Overrides] = {
         | {"n_target": 12, "n_online": 12, "n_actor": 4, "n_rank": 8, "actor_steps": 1}
         | {"stratified": True, "shared_levels": True}
         | {"bridge_input": "self", "anchor_weight": 0.0},
+        # The paper drops none here; at this learning rate values then ran away (decision 66).
+        "env.HalfCheetah-v5": {"critic.dbc": {"drop": 12 / 128}},
         "env.InvertedPendulum-v5": {"steps": 30_000}
         | {"actor.qvpo": {"hidden": (64, 64), "lr": 1e-3}}
         | {"train": {"warmup": 1_000}, "eval": {"every": 1_000}, "save": {"every": 5_000}},
@@ -75,7 +78,7 @@ PAIRS: dict[tuple[str, str], Overrides] = {
 def environments() -> list[str]:
     """The paper's tasks, and those a preset has settings for."""
     named = [key.removeprefix("env.") for p in PRESETS.values() for key in p if key[:4] == "env."]
-    return [*PAPER_TASKS, *named]
+    return list(dict.fromkeys((*PAPER_TASKS, *named)))
 
 
 def resolve(env: str, actor: str = "sac", critic: str = "dbc", preset: str = "lite") -> RunConfig:
@@ -108,8 +111,9 @@ def command_of(config: RunConfig) -> str:
     words += [] if config.preset == "lite" else [f"--preset {config.preset}"]
     now, then = encode(config), encode(base)
     # A run has settled what the preset leaves open; only a number of its own is typed.
-    now["train"]["warmup"] = config.warmup
+    now["train"]["warmup"], now["save"]["every"] = config.warmup, config.save_every
     then["train"]["warmup"] = warmup_of(base.train.warmup, config.steps)
+    then["save"]["every"] = save_every_of(base.save.every, config.steps)
     return " ".join([*words, *flags(now, then)])
 
 
@@ -124,5 +128,5 @@ def flags(now: dict[str, Any], base: dict[str, Any], prefix: str = "--") -> list
             words.append(f"{prefix}{'' if value else 'no-'}{name}")
         elif value != base[key]:
             values = value if isinstance(value, list | tuple) else [value]
-            words.append(f"{prefix}{name} " + " ".join(shlex.quote(str(v)) for v in values))
+            words.append(" ".join([f"{prefix}{name}", *(shlex.quote(str(v)) for v in values)]))
     return words

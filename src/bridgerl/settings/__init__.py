@@ -1,1 +1,1 @@
-"""Settings as data: how dataclasses are read from JSON, and what an environment's settings say."""
+"""Settings as data: how JSON is read, what an environment's settings say, what a length implies."""
