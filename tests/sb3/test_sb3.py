@@ -279,7 +279,10 @@ def test_the_id_is_found_behind_wrappers_and_in_other_processes() -> None:
         ({"policy_kwargs": {"n_critix": 2}}, "policy_kwargs takes net_arch, .*, not n_critix"),
         ({"policy_kwargs": {"net_arch": {"pi": [8]}}}, "dict of pi and qf"),
         ({"policy_kwargs": {"net_arch": 64}}, "net_arch must be widths"),
-        ({"policy_kwargs": {"net_arch": []}}, "^net_arch must be one or more widths"),
+        (
+            {"critic": "vf", "policy_kwargs": {"net_arch": []}},
+            "^net_arch must be one or more widths",
+        ),
         ({"env": None}, "an environment is needed"),
         ({"env": "CartPole-v1"}, "Discrete action space"),
         ({"learning_starts": 1e4}, "^learning_starts cannot be 10000.0"),
@@ -598,7 +601,7 @@ def test_without_sb3_the_import_says_what_to_install(monkeypatch: pytest.MonkeyP
     for name in [n for n in sys.modules if n.startswith("bridgerl.sb3")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "stable_baselines3.common.buffers", None)
-    with pytest.raises(ImportError, match=r'pip install "bridgerl\[sb3\]"'):
+    with pytest.raises(ImportError, match=r"pip install '\.\[sb3\]'"):
         importlib.import_module("bridgerl.sb3")
 
 

@@ -86,6 +86,25 @@ def test_a_loaded_model_has_the_statistics_whatever_its_number_of_environments(
     assert moments(loaded)[2] != moments(model)[2]
 
 
+@pytest.mark.parametrize(("force_reset", "begins"), [(False, [0]), (True, [0, 25])])
+def test_returns_are_added_up_on_where_episodes_go_on(
+    force_reset: bool, begins: list[int], tmp_path: Path
+) -> None:
+    env = make_vec_env("toy_envs:Endless-v0", 2)
+    model = make(env, **BOTH).learn(50)
+    model.save(tmp_path / "model")
+    later = ActorCritic.load(tmp_path / "model", env, device="cpu", force_reset=force_reset)
+    later.learn(40, reset_num_timesteps=False)
+    buffers: Any = model.replay_buffer, later.replay_buffer
+    rewards = np.concatenate([buffer.rewards[: buffer.pos] for buffer in buffers])
+    assert rewards.shape == (45, 2)
+    sums = np.zeros_like(rewards, dtype=np.float64)
+    for t, reward in enumerate(rewards):
+        sums[t] = reward + (0.0 if t in begins else model.gamma * sums[t - 1])
+    gain = model.return_unit / np.sqrt(np.square(sums).mean())
+    assert moments(later)[2] == pytest.approx(gain, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("theirs", "ours"), [("norm_obs", "normalize_obs"), ("norm_reward", "normalize_returns")]
 )

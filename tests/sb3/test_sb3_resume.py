@@ -252,3 +252,13 @@ def test_a_pickled_replay_buffer_is_refused_and_not_opened(tmp_path: Path) -> No
             make().load_replay_buffer(tmp_path / name)
         assert "\n" not in str(caught.value)
     assert not (tmp_path / "sprung").exists()
+
+
+def test_a_state_dict_of_random_numbers_is_taken_saved_and_loaded(tmp_path: Path) -> None:
+    """As Stable-Baselines3's own tests do it, to whom every entry is a weight."""
+    policy = make().learn(10).policy
+    noise = {name: torch.rand_like(value) for name, value in policy.state_dict().items()}
+    policy.load_state_dict(noise)
+    policy.save(tmp_path / "policy")
+    loaded = type(policy).load(tmp_path / "policy", device="cpu")
+    torch.testing.assert_close(dict(policy.state_dict()), dict(loaded.state_dict()))

@@ -138,6 +138,8 @@ def test_bounds_that_no_task_has_are_refused(
         ({"buffer_size": 10**15}, "buffer_size must be at most"),
         ({"_stats_window_size": 10**30}, "_stats_window_size must be at most"),
         ({"num_timesteps": 10**30}, "num_timesteps must be at most"),
+        ({"num_timesteps": -1}, "num_timesteps must be at least 0"),
+        ({"sde_sample_freq": -2}, "sde_sample_freq must be at least -1"),
         ({"learning_starts": -1}, "learning_starts must be at least 0"),
         ({"n_envs": 10**9}, "n_envs must be at most"),
         ({"_n_updates": -1}, "_n_updates must be at least 0"),

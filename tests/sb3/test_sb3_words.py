@@ -61,6 +61,21 @@ def test_words_of_sac_and_td3_set_the_fields_they_name() -> None:
     assert td3.critic.target_every == 3  # The targets wait for the policy, as there.
 
 
+@pytest.mark.parametrize("arch", [[], {"pi": [], "qf": [8]}, {"pi": [8], "qf": []}])
+@pytest.mark.parametrize("critic", ["dbc", "cdq"])
+def test_parts_without_hidden_layers_learn_and_come_back(
+    arch: Any, critic: str, tmp_path: Path
+) -> None:
+    model = make(critic=critic, policy_kwargs={"net_arch": arch}).learn(20)
+    widths = arch if isinstance(arch, dict) else {"pi": arch, "qf": arch}
+    hidden = model.config.actor.hidden, model.config.critic.hidden
+    assert hidden == (tuple(widths["pi"]), tuple(widths["qf"]))
+    model.save(tmp_path / "model")
+    obs = np.ones((4, 3))
+    plays = [m.predict(obs, deterministic=True)[0] for m in (model, model.load(tmp_path / "model"))]
+    assert plays[0].tobytes() == plays[1].tobytes()
+
+
 def test_words_of_tqc_drop_so_many_quantiles_of_every_network() -> None:
     shape = {"net_arch": [8], "n_critics": 3, "n_quantiles": 10}
     model: Any = TQC(
@@ -100,13 +115,15 @@ def test_words_that_say_what_is_the_case_anyway_are_taken() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"use_sde": True}, "use_sde must be False"),
+        ({"use_sde": True, "actor": "td3"}, "^the actor td3 has no use_sde$"),
+        ({"use_sde": True, "actor": "qvpo"}, "^the actor qvpo has no use_sde$"),
+        ({"sde_sample_freq": -2}, "^sde_sample_freq must be at least -1, got -2$"),
         ({"ent_coeff": 0.1}, "there is no argument 'ent_coeff'; did you mean ent_coef"),
         ({"ent_coef": "automatic"}, "ent_coef must be a number, 'auto' or"),
         ({"ent_coef": -1.0}, "^ent_coef must be positive and finite, got -1.0$"),
         ({"top_quantiles_to_drop_per_net": 2}, "critic cdq has no top_quantiles_to_drop_per_net"),
         ({"policy_kwargs": {"n_critics": 0}}, "^n_critics must be from 1 to 1024, got 0$"),
-        ({"policy_kwargs": {"net_arch": [0]}}, "^net_arch must be one or more widths"),
+        ({"policy_kwargs": {"net_arch": [0]}}, "^net_arch must be widths from 1 to"),
         ({"policy_kwargs": {"activation_fn": nn.Tanh}}, "must be ReLU"),
         ({"policy_kwargs": {"features_extractor_class": NatureCNN}}, "must be FlattenExtractor"),
         ({"policy_kwargs": {"optimizer_class": torch.optim.SGD}}, "must be Adam or AdamW"),

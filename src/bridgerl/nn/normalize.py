@@ -85,6 +85,15 @@ class ReturnScale(nn.Module):
         _, mean_square = self._moments
         return self._unit / math.sqrt(mean_square) if mean_square > 0 else 1.0
 
+    @property
+    def sums(self) -> list[float]:
+        """Discounted sums of the episodes under way, one per environment."""
+        return self._sums
+
+    def go_on(self, sums: list[float]) -> None:
+        """Let the episodes under way be those that had these sums."""
+        self._sums[:] = sums
+
     def begin(self, env: int) -> None:
         self._sums[env] = 0.0
 

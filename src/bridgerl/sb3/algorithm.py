@@ -33,8 +33,8 @@ class ActorCritic(Saved):
     """Any actor with any critic: `ActorCritic("MlpPolicy", env, actor="td3", critic="dbc")`.
 
     What Stable-Baselines3's SAC has too means the same. `learning_rate` and `tau` None leave
-    each part its own; `actor_kwargs` and `critic_kwargs` are fields of their configs. The last
-    three are as in `bridgerl train`; None leaves them to the preset.
+    each part its own; `actor_kwargs` and `critic_kwargs` are fields of their configs.
+    Normalisers and `return_unit` are as in `bridgerl train`; None leaves them to the preset.
     """
 
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = dict.fromkeys(POLICIES, AgentPolicy)
@@ -78,6 +78,8 @@ class ActorCritic(Saved):
         normalize_obs: bool | None = None,
         normalize_returns: bool | None = None,
         return_unit: float | None = None,
+        sde_sample_freq: int = -1,
+        use_sde_at_warmup: bool = False,
         **words: Any,
     ) -> None:
         if policy not in (*POLICIES, AgentPolicy):
@@ -119,6 +121,9 @@ class ActorCritic(Saved):
             seed=seed,
             device=device,
             support_multi_env=True,
+            use_sde=settings.renews_noise(config.actor),
+            sde_sample_freq=sde_sample_freq,
+            use_sde_at_warmup=use_sde_at_warmup,
             sde_support=False,
         )
         self.config = config

@@ -53,12 +53,15 @@ class Attributes:
     normalize_obs: bool = False
     normalize_returns: bool = False
     return_unit: float = 10.0
+    sde_sample_freq: int = -1
+    use_sde_at_warmup: bool = False
 
     def __post_init__(self) -> None:
         """Refuse numbers that cannot train, under the names of the arguments."""
         least = {"buffer_size": 1, "batch_size": 1, "train_freq": 1, "n_steps": 1, "n_envs": 1}
-        least |= {"_stats_window_size": 1, "gradient_steps": -1, "num_timesteps": 0}
-        least |= {"learning_starts": 0, "_episode_num": 0, "_n_updates": 0, "verbose": 0}
+        least |= {"_stats_window_size": 1, "gradient_steps": -1, "sde_sample_freq": -1}
+        least |= {"learning_starts": 0, "num_timesteps": 0, "verbose": 0}
+        least |= {"_episode_num": 0, "_n_updates": 0}
         most = {"buffer_size": 10**9, "n_envs": 10**6}
         for name, low in least.items():
             value, high = getattr(self, name), most.get(name, 10**12)

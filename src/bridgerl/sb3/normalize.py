@@ -42,7 +42,8 @@ class Normalizing(OffPolicyAlgorithm):
         n, scale = gym.spaces.flatdim(self.observation_space), (self.gamma, self.return_unit)
         return Normalizer(
             ObsMoments(n) if self.normalize_obs else None,
-            # A loaded model begins new episodes, perhaps in another number of environments.
+            # A loaded model begins new episodes, perhaps in another number of environments. For
+            # one that goes on with the old ones, the sums stand beside the last observations.
             ReturnScale(*scale, self.n_envs, resumes=False) if self.normalize_returns else None,
         )
 

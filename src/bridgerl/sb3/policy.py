@@ -13,6 +13,7 @@ from stable_baselines3.common.type_aliases import (
 )
 from torch import Tensor, nn
 
+from bridgerl.actors.sac import StateSAC
 from bridgerl.agent import build_agent
 from bridgerl.config import RunConfig
 from bridgerl.errors import UserError
@@ -38,6 +39,13 @@ def to_batch(
     )
 
 
+def floats_only(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
+    """Give counters as floats: programs of SB3 treat every entry of a state dict as a weight."""
+    for name, value in state.items():
+        if not value.is_floating_point():
+            state[name] = value.double()
+
+
 class ActorView:
     """The agent's actor, called as Stable-Baselines3 calls its own."""
 
@@ -48,6 +56,14 @@ class ActorView:
     def __call__(self, obs: Any, deterministic: bool = True) -> Tensor:
         """Actions in [-1, 1] for a batch of observations: (b, a)."""
         return self._policy(obs, deterministic)
+
+    def reset_noise(self, batch_size: int = 1) -> None:
+        """Draw other weights for the noise of gSDE; every row has its own, however many ask."""
+        self._policy.reset_noise(batch_size)
+
+    def get_std(self) -> Tensor:
+        """Deviations of the noise weights of gSDE: (f, a)."""
+        return self._policy.with_sde.net.std
 
     @classmethod
     def load(cls, path: files.Place, device: torch.device | str = "auto") -> "ActorView":
@@ -95,6 +111,7 @@ class AgentPolicy(BasePolicy):
         self._return_unit = return_unit
         self.flatten = flattener(observation_space)
         """Observations of the environment as the agent's rows."""
+        self.register_state_dict_post_hook(floats_only)
 
     @property
     def actor(self) -> ActorView:
@@ -119,6 +136,17 @@ class AgentPolicy(BasePolicy):
         how = {"explore": not deterministic, "generator": fixed or self._explore}
         return self.agent.actions(self.flatten(observation), **how)
 
+    @property
+    def with_sde(self) -> StateSAC:
+        """The actor, if it explores by gSDE; programs of SB3 expect an AssertionError."""
+        actor = self.agent.actor
+        assert isinstance(actor, StateSAC), "get_std() and reset_noise() need use_sde=True"
+        return actor
+
+    def reset_noise(self, batch_size: int = 1) -> None:
+        """Draw other weights for the noise of gSDE."""
+        self.with_sde.reset_noise(self._explore)
+
     def set_training_mode(self, mode: bool) -> None:
         """Nothing to switch: an agent has one mode, in `bridgerl train` as well as here."""
 
@@ -136,6 +164,11 @@ class AgentPolicy(BasePolicy):
             for p, part in zip(weights, values.split([p.numel() for p in weights]), strict=True):
                 p.copy_(part.view_as(p))
 
+    def tensors(self) -> dict[str, Tensor]:
+        """What a file keeps of agent and random streams, counters as what they are."""
+        agent = with_prefix("agent.", self.agent.state_dict())
+        return agent | with_prefix("stream.", self._streams.state())
+
     def save(self, path: files.Place) -> None:
         """Write a model of this policy alone: without a past, and with a buffer of one row."""
         normalizer = self.agent.normalizer
@@ -146,7 +179,7 @@ class AgentPolicy(BasePolicy):
         )
         agent, device = settings.to_json(self._config), self.device.type
         header = files.Header(agent, attributes, device, not_stored=())
-        tensors = self.state_dict() | with_prefix("stream.", self._streams.state())
+        tensors = self.tensors()
         for name in SPACES:
             tensors |= to_tensors(getattr(self, name), name)
         files.write_model(path, header, tensors)

@@ -16,7 +16,7 @@ from torch import Tensor
 from bridgerl.agent import Agent
 from bridgerl.config import RunConfig
 from bridgerl.errors import StorageFault, UserError
-from bridgerl.runs.tensors import check_fit, with_prefix, without_prefix
+from bridgerl.runs.tensors import check_fit, without_prefix
 from bridgerl.sb3 import arguments, files, replay, settings, spaces
 from bridgerl.sb3.normalize import Normalizing
 from bridgerl.sb3.policy import AgentPolicy
@@ -25,6 +25,8 @@ from bridgerl.streams import Streams
 
 LAST = {"obs": "_last_obs", "original_obs": "_last_original_obs", "starts": "_last_episode_starts"}
 """Where the environments stood, by the names in the file."""
+SUMS = "last.return_sums"
+"""Under this name, what the return normaliser had added up of the episodes under way."""
 
 
 class Saved(Normalizing):
@@ -156,6 +158,10 @@ class Saved(Normalizing):
             raise ArgumentRefused(f"force_reset must be True: {held}")
         if not spaces.holds(self.observation_space, self._last_obs, n_envs):
             raise StorageFault("the saved model has no valid last observations; force a reset")
+        returns, sums = self.agent.normalizer.returns, tensors.get(SUMS)
+        if returns is not None and sums is not None:  # Earlier releases did not keep them.
+            check_fit({SUMS: sums}, self._return_sums(), "the saved model")
+            returns.go_on(sums.tolist())
 
     def set_env(self, env: GymEnv, force_reset: bool = True) -> None:
         super().set_env(env, force_reset)
@@ -209,15 +215,14 @@ class Saved(Normalizing):
         return kind is HerReplayBuffer or (kind in replay.KINDS.values() and fits)
 
     def _tensors(self) -> dict[str, Tensor]:
-        tensors = self._plain_policy.state_dict()
-        tensors |= with_prefix("stream.", self.streams.state())
+        tensors = self._plain_policy.tensors()
         for name in spaces.SPACES:
             tensors |= spaces.to_tensors(getattr(self, name), name)
         return tensors
 
     def _standing(self) -> dict[str, Tensor]:
         """What the environments showed last, for who goes on without a reset."""
-        tensors: dict[str, Tensor] = {}
+        tensors = self._return_sums()
         for name, attribute in LAST.items():
             value: Any = getattr(self, attribute)
             parts = value if isinstance(value, dict) else {}
@@ -225,6 +230,11 @@ class Saved(Normalizing):
             if isinstance(value, np.ndarray):
                 tensors[f"last.{name}"] = torch.as_tensor(value)
         return tensors
+
+    def _return_sums(self) -> dict[str, Tensor]:
+        """What the return normaliser has added up of the episodes under way, if there is one."""
+        returns = self.agent.normalizer.returns
+        return {} if returns is None else {SUMS: torch.tensor(returns.sums, dtype=torch.float64)}
 
     def _header(self, exclude: Iterable[str] = ()) -> files.Header:
         """Settings, arguments and counters, as far as they are data."""

@@ -10,6 +10,7 @@ import gymnasium as gym
 from stable_baselines3.common.vec_env import VecEnv
 
 from bridgerl.actors import ACTORS, ActorConfig
+from bridgerl.actors.sac import SACConfig
 from bridgerl.config import RunConfig, checked, decode, encode
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import StorageFault, UserError, nearest
@@ -75,6 +76,11 @@ def change(config: RunConfig, part: str, changes: Changes) -> RunConfig:
         return checked(replace(config, **{part: replace(section, **changes)}))
     except TypeError as error:
         raise UserError(f"a setting of the {part} has a wrong type: {error}") from None
+
+
+def renews_noise(actor: ActorConfig) -> bool:
+    """Whether the actor holds its noise until Stable-Baselines3's loop asks for other."""
+    return isinstance(actor, SACConfig) and actor.sde and actor.sde_sample_every is None
 
 
 def to_json(config: RunConfig) -> Changes:

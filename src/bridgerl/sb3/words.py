@@ -26,8 +26,16 @@ FIELDS = {
     "top_quantiles_to_drop_per_net": ("critic", "drop"),
     "n_critics": ("critic", "n_heads"),
     "n_quantiles": ("critic", "n_atoms"),
+    "use_sde": ("actor", "sde"),
+    "log_std_init": ("actor", "sde_log_std"),
+    "use_expln": ("actor", "sde_expln"),
+    "clip_mean": ("actor", "sde_mean_limit"),
 }
-IN_POLICY = ("net_arch", "n_critics", "n_quantiles", "optimizer_class", "optimizer_kwargs")
+OF_SDE = ("log_std_init", "use_expln", "clip_mean")
+IN_POLICY = (
+    *("net_arch", "n_critics", "n_quantiles", "optimizer_class", "optimizer_kwargs"),
+    *OF_SDE,
+)
 WITHOUT_EFFECT = {
     "activation_fn": (torch.nn.ReLU,),
     "features_extractor_class": (FlattenExtractor,),
@@ -35,8 +43,7 @@ WITHOUT_EFFECT = {
     "normalize_images": (True,),
 }
 """Words of policy_kwargs whose values name what is the case anyway."""
-SDE = ("use_sde", "sde_sample_freq", "use_sde_at_warmup")
-WORDS = tuple(word for word in FIELDS if word not in IN_POLICY) + SDE
+WORDS = tuple(word for word in FIELDS if word not in IN_POLICY)
 """Arguments of the constructors there that ours take by keyword alone."""
 
 
@@ -50,6 +57,8 @@ def translate(config: RunConfig, policy_kwargs: dict[str, Any], words: dict[str,
     changes = _widths(policy_kwargs.get("net_arch"))
     _optimizer(changes, policy_kwargs)
     given = {k: v for k, v in (policy_kwargs | words).items() if k in FIELDS}
+    if given.get("use_sde") is False:  # So it is under every actor.
+        given = {k: v for k, v in given.items() if k not in ("use_sde", *OF_SDE)}
     for word, value in given.items():
         part, field = FIELDS[word]
         section = getattr(config, part)
@@ -57,6 +66,10 @@ def translate(config: RunConfig, policy_kwargs: dict[str, Any], words: dict[str,
             own = f"{part} {getattr(config, f'{part}_name')}"
             raise ArgumentRefused(f"the {own} has no {word}")
         changes[part][field] = None if (word, value) == ("target_entropy", "auto") else value
+    if "use_sde" in given:  # There the loop says when new noise is due.
+        changes["actor"]["sde_sample_every"] = None
+    if given.get("clip_mean") == 0:  # Their word for no limit.
+        changes["actor"]["sde_mean_limit"] = None
     if "ent_coef" in given:
         changes["actor"] |= _temperature(config, given["ent_coef"])
     if "policy_delay" in given:  # There the targets wait for the policy.
@@ -97,8 +110,6 @@ def typed_words(policy_kwargs: dict[str, Any], words: dict[str, Any], tau: Any) 
 
 
 def _check_names(policy_kwargs: dict[str, Any], words: dict[str, Any]) -> None:
-    if words.get("use_sde"):
-        raise ArgumentRefused("use_sde must be False: there is no state-dependent exploration")
     for word in words:
         if word not in WORDS:
             raise ArgumentRefused(f"there is no argument {word!r}{nearest(word, WORDS)}")
