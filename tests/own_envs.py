@@ -66,4 +66,9 @@ def make_reach(pay: float = 1.0) -> gym.Env[Any, Any]:
     return gym.wrappers.TimeLimit(Reach(pay), 15)
 
 
+def make_registered() -> gym.Env[Any, Any]:
+    """A factory that asks Gymnasium."""
+    return gym.make("Reach-v0")
+
+
 gym.register("Reach-v0", "own_envs:Reach", max_episode_steps=20)

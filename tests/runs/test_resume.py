@@ -125,6 +125,20 @@ def test_killed_sac_run_resumes_to_the_same_bits(
     assert_same(runs.folder, references["sac"])
 
 
+@pytest.mark.parametrize("point", ["train.step:139", "ckpt.after_rename:4"])
+def test_a_run_killed_within_held_noise_resumes_to_the_same_bits(
+    warm: WarmProcess, tmp_path: Path, point: str
+) -> None:
+    # Noise is held across the checkpoint at step 120: drawn at 101, 108, 115 and 122.
+    sde = {"actor__sde": "", "actor__sde_sample_every": "7"}
+    whole, killed = (Runs(warm, tmp_path / name) for name in ("whole", "killed"))
+    assert whole.train(**sde).code == 0
+    killed.kill(point, **sde)
+    ended = killed.train(**sde)
+    assert ended.code == 0, ended
+    assert_same(killed.folder, whole.folder)
+
+
 @pytest.mark.parametrize("points", [KILL_POINTS[i::3] for i in range(3)], ids=lambda p: p[0])
 def test_td3_run_killed_at_one_point_after_another_resumes_to_the_same_bits(
     warm: WarmProcess, tmp_path: Path, references: dict[str, Path], points: list[str]

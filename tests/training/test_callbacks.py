@@ -200,5 +200,8 @@ def test_missing_tensorboard_is_said_in_one_line(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert error.startswith("bridgerl: warning: no TensorBoard events: ")
-    assert 'pip install "bridgerl[tb]", or pass --log.no-tensorboard' in error
+    assert (
+        "pip install '.[tb]' in the folder of bridgerl's repository, or pass --log.no-tensorboard"
+        in error
+    )
     assert not RunFolder(run).tensorboard.exists()

@@ -1,5 +1,8 @@
 """A loaded policy: what an environment gives goes in, what it takes comes out."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +165,58 @@ def test_forged_spaces_are_refused_before_they_cost(
     forge_config(run, lambda stored: stored["spaces"].update({part: FORGED[case]}))
     with pytest.raises(BridgeError, match=r"config\.json is damaged: spaces"):
         load_policy(run)
+
+
+# Environments of a script
+
+SCRIPT = """
+import sys
+
+import own_envs
+from bridgerl import load_policy, train
+from pathlib import Path
+from training.test_recipe import small
+
+
+def make_arm():
+    return own_envs.make_reach()
+
+
+class Arm(own_envs.Reach):
+    pass
+
+
+if __name__ == "__main__":
+    for factory in (make_arm, Arm):
+        config = small(Path("runs"), factory.__name__)
+        run = Path("runs", factory.__name__, "sac-cdq-lite", "seed0")
+        if not run.exists():
+            train(config, make_env=factory, quiet=True)
+        print(type(load_policy(run).make_env().unwrapped).__name__)
+"""
+
+
+def test_a_script_that_is_run_again_makes_the_environment_it_defines(tmp_path: Path) -> None:
+    (tmp_path / "arm_script.py").write_text(SCRIPT)
+    paths = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    for _ in range(2):
+        command = [sys.executable, "arm_script.py"]
+        done = subprocess.run(
+            command, cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True
+        )
+        assert done.stdout.split() == ["Reach", "Arm"], done.stderr
+    run = tmp_path / "runs" / "Arm" / "sac-cdq-lite" / "seed0"
+    with pytest.raises(UserError, match="add --trust-env arm_script, or import it first"):
+        load_policy(run).make_env()
+
+
+def test_an_environment_of_a_session_that_is_over_is_handed_over(tmp_path: Path) -> None:
+    make_env = type("Arm", (own_envs.Reach,), {"__module__": "__main__"})
+    run = train(small(tmp_path, "arm"), make_env=make_env, quiet=True)
+    forge_config(run, lambda stored: stored["config"].update(env_factory="__main__:Arm"))
+    with pytest.raises(UserError, match=r"__main__:Arm is not there: .*move it into a module"):
+        load_policy(run).make_env()
+    env = load_policy(run, make_env=make_env).make_env(pay=2.0)
+    assert isinstance(env.unwrapped, make_env)
+    nameless = load_policy(run, make_env=lambda: own_envs.make_reach())
+    assert isinstance(nameless.make_env(), gym.wrappers.TimeLimit)

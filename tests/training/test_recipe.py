@@ -86,6 +86,35 @@ def test_arguments_wrappers_limit_and_skip_make_the_environment() -> None:
     assert min(rewards) == -4.0
 
 
+CLOCK = 'TimeAwareObservation={"normalize_time": true}'
+CLOCKS = {
+    "plain": Recipe(REACH, wrappers=(CLOCK,)),
+    "frame skip": Recipe(REACH, wrappers=(CLOCK,), frame_skip=3),
+    "repeated": Recipe(REACH, wrappers=('RepeatAction={"num_repeats": 3}', CLOCK)),
+    "shorter": Recipe(REACH, wrappers=(CLOCK,), time_limit=9, frame_skip=2),
+    "cut outside": Recipe(REACH, wrappers=('TimeLimit={"max_episode_steps": 7}', CLOCK)),
+    "cut inside": Recipe(REACH, wrappers=('TimeLimit={"max_episode_steps": 70}', CLOCK)),
+    "factory": Recipe(REACH, wrappers=(CLOCK,), frame_skip=2, factory="own_envs:make_reach"),
+    "made": Recipe(REACH, wrappers=(CLOCK,), time_limit=9, factory="own_envs:make_registered"),
+}
+
+
+@pytest.mark.parametrize("case", CLOCKS)
+def test_the_time_that_a_policy_sees_is_over_when_the_limit_cuts_the_episode(case: str) -> None:
+    env = CLOCKS[case].make()
+    _, done, times = env.reset(seed=0), False, []
+    while not done:
+        seen, _, _, done, _ = env.step(np.array([-2.0, 20.0]))
+        assert env.observation_space.contains(seen)
+        times.append(seen[-1])  # Flattened by the names of its parts: "time" is the last.
+    np.testing.assert_allclose(times, np.arange(1, len(times) + 1) / len(times), rtol=1e-6)
+    assert len(times) == Task(CLOCKS[case], 0).time_limit
+
+
+def test_a_clock_that_was_right_has_no_layer_more() -> None:
+    assert str(CLOCKS["plain"].make()).count("TimeLimit") == 1
+
+
 def test_a_lifted_limit_is_still_known() -> None:
     for how in (Recipe(REACH), Recipe(REACH, factory="own_envs:make_reach")):
         task = Task(how, 0, limited=False)
@@ -176,7 +205,7 @@ def test_a_factory_without_a_name_is_resumed_in_python_alone(
     run = train(small(tmp_path, "reach"), make_env=lambda: own_envs.make_reach(), quiet=True)
     assert str(RunFolder(run).read_config().env_factory).endswith(".<locals>.<lambda>")
     assert main(["evaluate", str(run), "--episodes", "1"]) == 2
-    assert "resume it by train(config, make_env=...)" in capsys.readouterr().err
+    assert "hand it over by train or load_policy(..., make_env=...)" in capsys.readouterr().err
 
 
 ONE = own_envs.make_reach()
@@ -215,4 +244,4 @@ def test_a_package_that_is_not_there_is_named_with_its_extra(
     monkeypatch.setattr(gym, "registry", {k: v for k, v in gym.registry.items() if k[0] != "F"})
     assert main(["check-env", "FetchReach-v4"]) == 2
     err = capsys.readouterr().err
-    assert "needs no_such_robotics: pip install 'bridgerl[robotics]'" in err
+    assert "needs no_such_robotics: pip install '.[robotics]'" in err

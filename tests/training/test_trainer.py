@@ -85,6 +85,16 @@ def test_learning_starts_after_warmup_with_one_update_per_step(tmp_path: Path) -
     assert not np.isin(_rows(run)[100:, 3], uniform.numpy()).any()
 
 
+def test_a_short_run_saves_before_its_end_though_nobody_chose_when(tmp_path: Path) -> None:
+    base = _config(tmp_path)
+    train_late = dataclasses.replace(base.train, warmup=2_000)
+    left_open = dataclasses.replace(base.save, every=None)
+    run = train(
+        dataclasses.replace(base, steps=2_100, train=train_late, save=left_open), quiet=True
+    )
+    assert [step for step, _ in RunFolder(run).checkpoints()] == [1_000, 2_000, 2_100]
+
+
 def test_a_short_run_learns_though_nobody_chose_its_warmup(tmp_path: Path) -> None:
     run = train(_config(tmp_path, warmup=None), quiet=True)
     tensors = checkpoint.load_weights(RunFolder(run).last_weights())

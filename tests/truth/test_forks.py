@@ -1,6 +1,7 @@
 """Forked episodes, and what `calibrate` makes of them."""
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from bridgerl.errors import UserError
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams
 from bridgerl.training.envs import Task
+from bridgerl.training.recipe import Recipe
 from bridgerl.truth.forks import Plan, fork, horizon, policy_of, reach, returns_from
 from bridgerl.truth.values import soft_returns
 from bridgerl.types import EnvSpec
@@ -93,6 +95,30 @@ def test_a_state_is_one_that_the_policy_reached() -> None:
     task.replay((7,), start.actions)
     np.testing.assert_array_equal(task.obs, start.obs)
     task.close()
+
+
+def test_returns_go_on_past_the_limit_that_dm_control_keeps_inside() -> None:
+    pytest.importorskip("shimmy")
+    env = "dm_control/point_mass-easy-v0"
+    recipe = Recipe(env, kwargs={"environment_kwargs": {"control_timestep": 1.0}})
+    with closing(Task(recipe, 0)) as task:
+        assert task.time_limit == 20
+        spec = task.spec
+    config = config_of(env)
+    agent = build_agent(config.actor, config.critic, spec, Streams(0))
+    # At this discount a return takes longer than an episode.
+    assert horizon(0.9) > 20
+    returns = fork(policy_of(agent), Plan(recipe, 2, 2, 0.9, seed=0)).returns
+    assert returns.shape == (2, 2)
+    # Task and policy know no chance: what is played again gets the same.
+    np.testing.assert_array_equal(returns[:, 0], returns[:, 1])
+
+
+def test_an_environment_that_cuts_itself_off_is_refused_with_a_way_out() -> None:
+    env = "toy_envs:Cutting-v0"
+    policy = policy_of(agent_of(config_of(env)))
+    with pytest.raises(UserError, match="register it with max_episode_steps"):
+        fork(policy, Plan(env, 2, 2, 0.9, seed=0))
 
 
 def test_calibrate_tells_in_words_and_leaves_a_picture(run: Path, capsys: Capture) -> None:

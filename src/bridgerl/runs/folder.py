@@ -7,12 +7,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from bridgerl.config import RunConfig, decode, encode, identity, warmup_of
+from bridgerl.config import RunConfig, decode, encode, identity
 from bridgerl.errors import BridgeError, StorageFault, Unregistered, UserError, choose, printable
 from bridgerl.presets import command_of
 from bridgerl.runs import ending, findings, records, store
 from bridgerl.runs.lock import RunLock
 from bridgerl.runs.versions import versions as versions
+from bridgerl.settings.lengths import warmup_of
 
 if TYPE_CHECKING:
     from bridgerl.types import EnvSpec

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from bridgerl.errors import StorageFault
+from bridgerl.errors import StorageFault, install
 from bridgerl.runs import store
 from bridgerl.runs.failpoint import failpoint
 from bridgerl.runs.folder import RunFolder
@@ -135,7 +135,7 @@ class RunLog:
             try:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError as error:
-                hint = 'pip install "bridgerl[tb]", or pass --log.no-tensorboard'
+                hint = f"{install('tb')}, or pass --log.no-tensorboard"
                 what = f"no TensorBoard events: {error}; {hint}"
                 print(f"bridgerl: warning: {what}", file=sys.stderr)
                 return

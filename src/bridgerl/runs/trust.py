@@ -4,6 +4,8 @@ import importlib
 import os
 import re
 import sys
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from bridgerl.errors import UserError
@@ -12,6 +14,8 @@ from bridgerl.settings.environment import read_object, read_wrapper, texts
 if TYPE_CHECKING:
     from bridgerl.config import RunConfig
 
+BY_HAND = "move it into a module, or hand it over by train or load_policy(..., make_env=...)"
+"""What to do about code that has no name."""
 _TRUSTED: set[str] = set()
 """Environments by id whose keyword arguments the user trusts."""
 
@@ -19,6 +23,8 @@ _TRUSTED: set[str] = set()
 def require_trusted(config: "RunConfig", where: object) -> None:
     """Refuse what a run folder names if it would import a module, or open a file, by a name."""
     wrappers = [read_wrapper(text) for text in config.env_wrappers]
+    if config.env_factory is not None:
+        require_findable(config.env_factory, "--env-factory")
     for name in (config.env, config.env_factory or "", *(name for name, _ in wrappers)):
         require_imported(name, where)
     given = [read_object(config.env_kwargs or "{}", "--env-kwargs"), *(a for _, a in wrappers)]
@@ -31,9 +37,26 @@ def require_trusted(config: "RunConfig", where: object) -> None:
 def require_imported(env_id: str, where: object) -> None:
     """Refuse the environment that a run folder names if making it would import a module."""
     module, colon, _ = env_id.partition(":")
-    if colon and module not in sys.modules:
+    if colon and imported(module) is None:
         what = f"{where} is of {env_id!r}, and importing {module!r} would run its code"
         raise UserError(f"{what}; if you trust it, add --trust-env {module}, or import it first")
+
+
+def require_findable(name: str, flag: str) -> None:
+    """Refuse `my_module:<lambda>` and the like, which no import brings back."""
+    if not name.partition(":")[2].isidentifier():
+        raise UserError(f"{flag} {name} is no function that can be imported; {BY_HAND}")
+
+
+def imported(module: str) -> ModuleType | None:
+    """A module whose code has run already; the script that is run counts by its file's name."""
+    return sys.modules.get(module) or (sys.modules["__main__"] if module == script() else None)
+
+
+def script() -> str | None:
+    """What the script that is run would be called as a module; a session at a prompt has none."""
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    return None if file is None else Path(file).stem
 
 
 def import_module(name: str) -> None:

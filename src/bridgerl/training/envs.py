@@ -1,7 +1,6 @@
 """A Gymnasium environment as learners see it: flat float32, actions in [-1, 1], faults named."""
 
 import importlib
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,8 +11,9 @@ import numpy as np
 
 from bridgerl.errors import EnvFault, UserError
 from bridgerl.streams import derive_seed
+from bridgerl.training.limits import lift_limit, time_limit_of
 from bridgerl.training.noise import register_noisy
-from bridgerl.training.recipe import Recipe, set_time_limit, time_limit_of
+from bridgerl.training.recipe import Recipe
 from bridgerl.training.risky import register_risky
 from bridgerl.training.spaces import KINDS, Bounds, encode, flattened, parts
 from bridgerl.training.watchdog import Watched
@@ -61,7 +61,7 @@ class Task:
         self.time_limit = time_limit_of(plain)
         """Steps after which an episode is cut off, if the environment says so."""
         if not limited:
-            set_time_limit(plain, math.inf)
+            lift_limit(plain)
         self.env = flattened(plain)
         try:
             spec = check_spaces(self.recipe.env_id, self.env)
@@ -121,8 +121,11 @@ class Task:
         return not any(out.terminated or out.truncated for out in outcomes)
 
     def reseed(self, *key: int) -> None:
-        """Give the episode under way other randomness from here on."""
-        self.env.np_random = np.random.default_rng(derive_seed(self._seed, "reseed", *key))
+        """Give the episode under way other randomness from here on, of the kind that it draws."""
+        seed = derive_seed(self._seed, "reseed", *key)
+        legacy: Any = np.random.RandomState  # What dm_control draws from.
+        old = isinstance(self.env.np_random, legacy)
+        self.env.np_random = legacy(seed % 2**32) if old else np.random.default_rng(seed)
 
     def close(self) -> None:
         """Close it; what it raises then is told, but changes no result."""

@@ -162,7 +162,7 @@ class Trainer:
                 calls.tell("on_step")
             finished, stopping = self._reached_end(), self._stopping()
             ending = finished or stopping
-            if c.step % config.save.every == 0 or ending:
+            if c.step % config.save_every == 0 or ending:
                 self._save(must=ending)
         if not finished and self.stop.number is not None:
             self.log.timing(c.step, **self._overhead)
@@ -234,7 +234,7 @@ class Trainer:
             if must or self._failed_saves >= FAILED_SAVES_IN_A_ROW:
                 there = "the one before is intact" if self.folder.checkpoints() else "none is there"
                 raise StorageFault(f"{what}; {there}; the same command goes on") from error
-            self.display.warn(f"{what}; trying again in {self.config.save.every} steps")
+            self.display.warn(f"{what}; trying again in {self.config.save_every} steps")
         self._overhead["checkpoint_seconds"] += time.monotonic() - started
 
     def _save_anew(self) -> None:

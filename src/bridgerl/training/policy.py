@@ -1,6 +1,7 @@
 """A run's policy as an environment's partner: its own observations in, its own actions out."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from bridgerl.runs.folder import RunFolder, Which
 from bridgerl.runs.trust import require_trusted
 from bridgerl.training.envs import Task
 from bridgerl.training.play import load_agent
-from bridgerl.training.recipe import Recipe
+from bridgerl.training.recipe import MakeEnv, Recipe, name_of
 from bridgerl.training.spaces import Bounds, decode
 
 STILL = 0
@@ -44,6 +45,8 @@ class Policy:
         """The step its weights are from, if it is of a run."""
         self.config: RunConfig | None = None
         """The settings of its run, if it is of one."""
+        self.factory: MakeEnv | None = None
+        """What makes its environment in place of what its run names, if it was handed over."""
 
     def __call__(self, obs: Any, *, deterministic: bool = True) -> np.ndarray:
         """The action for one observation, or actions for a batch of them.
@@ -64,21 +67,37 @@ class Policy:
         """The environment of its run, with its wrappers; `more` such as render_mode="human"."""
         if self.config is None:
             raise UserError("this policy is of no run, so it knows no environment to make")
-        require_trusted(self.config, "the run")
-        return Recipe.of(self.config).make(**more)
+        return _recipe(self.config, self.factory, "the run").make(**more)
 
 
-def load_policy(run: Path | str, weights: Which = "best", *, seed: int | None = None) -> Policy:
+def load_policy(
+    run: Path | str,
+    weights: Which = "best",
+    *,
+    seed: int | None = None,
+    make_env: MakeEnv | None = None,
+) -> Policy:
     """The policy of a run folder; `seed` is of what it draws when it explores.
+
+    `make_env` makes its environment where the run's own function cannot be found, as a lambda.
 
     Safe with a stranger's folder, as `load_agent` is. Runs of releases that kept no spaces make
     their environment to ask it, which a module of one's own must have been imported for.
     """
     folder = RunFolder(Path(run))
     agent, step = load_agent(run, weights)
-    policy = Policy(agent, *_spaces(folder), seed=seed)
-    policy.step, policy.config = step, folder.read_config()
+    policy = Policy(agent, *_spaces(folder, make_env), seed=seed)
+    policy.step, policy.config, policy.factory = step, folder.read_config(), make_env
     return policy
+
+
+def _recipe(config: RunConfig, make_env: MakeEnv | None, where: object) -> Recipe:
+    """How a run's environment is made; of what is handed over, nothing need be trusted."""
+    if make_env is not None:
+        config = replace(config, env_factory=name_of(make_env))
+    trusted = config if make_env is None else replace(config, env_factory=None)
+    require_trusted(trusted, where)
+    return Recipe.of(config, make_env)
 
 
 def flatten(space: gym.Space[Any], obs: Any) -> tuple[bool, np.ndarray]:
@@ -124,11 +143,10 @@ def _batch_of_array(wanted: tuple[int, ...], array: np.ndarray, where: str) -> i
     raise UserError(f"{where} has shape {array.shape}, not {wanted} or ({batch})")
 
 
-def _spaces(folder: RunFolder) -> tuple[gym.Space[Any], spaces.Box]:
+def _spaces(folder: RunFolder, make_env: MakeEnv | None) -> tuple[gym.Space[Any], spaces.Box]:
     kept, config = folder.spaces(), folder.read_config()
     if kept is None:
-        require_trusted(config, folder.path)
-        task = Task(Recipe.of(config), 0)
+        task = Task(_recipe(config, make_env, folder.path), 0)
         task.close()
         kept = task.spec.spaces or {}
     try:

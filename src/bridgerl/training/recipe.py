@@ -4,23 +4,20 @@ import contextlib
 import importlib
 import io
 import json
-import math
 import re
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.wrappers import TimeLimit
 
 from bridgerl.config import RunConfig
-from bridgerl.errors import UserError, nearest
-from bridgerl.runs.trust import find_modules_here
+from bridgerl.errors import UserError, install, nearest
+from bridgerl.runs.trust import BY_HAND, find_modules_here, imported, require_findable, script
 from bridgerl.settings.environment import read_object, read_wrapper
+from bridgerl.training.limits import told_limit, with_limit
 
 MakeEnv = Callable[..., gym.Env[Any, Any]]
 
@@ -85,6 +82,7 @@ class Recipe:
                 env = _wrapper("RepeatAction")(env, num_repeats=self.frame_skip)
             for text in self.wrappers:
                 name, arguments = read_wrapper(text)
+                env = told_limit(env) if name == "TimeAwareObservation" else env
                 env = _wrapper(name)(env, **arguments)
         except UserError:
             raise
@@ -102,7 +100,8 @@ class Recipe:
                 warnings.simplefilter("ignore", DeprecationWarning)
                 # Its checker only warns, and in the middle of our output; ours refuses.
                 how: dict[str, Any] = {"disable_env_checker": True, **kwargs}
-                return gym.make(env_id, max_episode_steps=self.time_limit, **how)
+                env = gym.make(env_id, max_episode_steps=self.time_limit, **how)
+                return env if self.time_limit is None else with_limit(env, self.time_limit)
         except (gym.error.NameNotFound, gym.error.VersionNotFound, gym.error.NamespaceNotFound):
             raise UserError(f"unknown environment {env_id!r}{_hint(env_id)}") from None
         except ModuleNotFoundError as error:
@@ -123,10 +122,7 @@ class Recipe:
             raise UserError(f"{where} is no gymnasium.Env but {type(env).__name__}")
         if self.time_limit is None:
             return env
-        if time_limit_of(env) is None:
-            return TimeLimit(env, self.time_limit)
-        set_time_limit(env, self.time_limit)
-        return env
+        return with_limit(env, self.time_limit)
 
 
 def reason(error: BaseException) -> str:
@@ -139,22 +135,19 @@ def reason(error: BaseException) -> str:
 def name_of(make_env: MakeEnv) -> str:
     """Where a factory is found: `my_module:make_env`, also in a script that is run."""
     kind = make_env if hasattr(make_env, "__qualname__") else type(make_env)
-    module = kind.__module__
-    file = getattr(sys.modules.get(module), "__file__", None)
-    if module == "__main__" and file is not None:
-        module = Path(file).stem
+    module = (script() if kind.__module__ == "__main__" else None) or kind.__module__
     return f"{module}:{kind.__qualname__}"
 
 
 def load_named(name: str, flag: str) -> Any:
     """What the user calls `my_module:name`."""
     module, _, path = name.partition(":")
-    if not path.isidentifier():
-        hint = "resume it by train(config, make_env=...), play it by load_policy"
-        raise UserError(f"{flag} {name} is no function that can be imported; {hint}")
+    require_findable(name, flag)
     find_modules_here()
     try:
-        return getattr(importlib.import_module(module), path)
+        return getattr(imported(module) or importlib.import_module(module), path)
+    except AttributeError as error:
+        raise UserError(f"{flag} {name} is not there: {reason(error)}; {BY_HAND}") from error
     except (Exception, SystemExit) as error:
         raise UserError(f"{flag} {name} cannot be imported: {reason(error)}") from error
 
@@ -170,8 +163,8 @@ def register_family(env_id: str) -> None:
                 for module in family.modules:
                     importlib.import_module(module)
         except ImportError as error:
-            hint = f"pip install 'bridgerl[{family.extra}]'"
-            raise UserError(f"{env_id} needs {error.name or reason(error)}: {hint}") from None
+            what = f"{env_id} needs {error.name or reason(error)}"
+            raise UserError(f"{what}: {install(family.extra)}") from None
         _compare_joint_types()
 
 
@@ -184,25 +177,6 @@ def _compare_joint_types() -> None:
     kind = _mujoco.mjtJoint
     if kind.mjJNT_HINGE != np.int32(kind.mjJNT_HINGE.value):
         kind.__eq__ = lambda self, other: self.value == other
-
-
-def time_limit_of(env: gym.Env[Any, Any]) -> int | None:
-    """Steps of a learner after which an episode is cut off, if some wrapper says so."""
-    limits, skip = [math.inf], 1
-    while isinstance(env, gym.Wrapper):
-        skip *= getattr(env, "num_repeats", 1) if type(env).__name__ == "RepeatAction" else 1
-        if isinstance(env, TimeLimit):
-            limits.append(math.ceil(env._max_episode_steps / skip))
-        env = env.env
-    return None if min(limits) == math.inf else int(min(limits))
-
-
-def set_time_limit(env: gym.Env[Any, Any], steps: float) -> None:
-    """Let every wrapper that cuts episodes off do so after so many of its steps; inf is never."""
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, TimeLimit):
-            env._max_episode_steps = steps  # pyright: ignore[reportAttributeAccessIssue]
-        env = env.env
 
 
 def describe(recipe: Recipe) -> dict[str, Any]:

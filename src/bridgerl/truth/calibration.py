@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bridgerl.agent import Agent
-from bridgerl.plots import COLORS, TRUTH, legend_below, panels, save
+from bridgerl.plots import COLORS, legend_below, panels, save, theme
 from bridgerl.runs.folder import RunFolder, Which
 from bridgerl.training.play import playing
 from bridgerl.truth import scores
@@ -110,12 +110,14 @@ def draw_calibration(result: dict[str, Any], path: Path) -> None:
         axes[1].plot(shares, [0.0, *figures["coverage"].values(), 1.0], "o-", color=color)
     n, p = result["figures"]["states"] * result["figures"]["returns"], 1 / scores.BINS
     reach = 1.96 * np.sqrt(p * (1 - p) / n)
-    axes[0].axhspan(p - reach, p + reach, color=TRUTH, alpha=0.15, lw=0)
+    axes[0].axhspan(p - reach, p + reach, color=theme().ink, alpha=0.15, lw=0)
     axes[0].set(title="where returns fall", xlabel="level of the return", ylabel="share")
-    axes[1].plot([0, 1], [0, 1], color=TRUTH, lw=0.8)
+    axes[1].plot([0, 1], [0, 1], color=theme().ink, lw=0.8)
     axes[1].set(title="coverage", xlabel="width of the interval", ylabel="returns inside")
     for axis, state in zip(axes[2:], shown, strict=True):
-        for (name, z), color in zip(state.items(), (*COLORS[: len(state) - 1], TRUTH), strict=True):
+        for (name, z), color in zip(
+            state.items(), (*COLORS[: len(state) - 1], theme().ink), strict=True
+        ):
             axis.plot((np.arange(len(z)) + 0.5) / len(z), z, color=color, lw=1.5, label=name)
         axis.set(title="one state", xlabel="level", ylabel="return")
     legend_below(figure, axes[-1], most=3)

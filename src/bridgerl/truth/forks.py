@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from bridgerl.agent import Agent
-from bridgerl.errors import EnvFault, UserError
+from bridgerl.errors import BridgeError, EnvFault, UserError
 from bridgerl.streams import derive_seed
 from bridgerl.training.envs import Task
 from bridgerl.training.recipe import Recipe
@@ -102,7 +102,7 @@ def returns_from(policy: Policy, tasks: Sequence[Task], start: Start, plan: Plan
         if not np.array_equal(task.obs, start.obs):
             hint = "see bridgerl check-env"
             what = "does not come to the same state after the same seed and actions"
-            raise UserError(f"{plan.env} {what}; {hint}")
+            raise UserError(f"{task.spec.env_id} {what}; {hint}")
         task.reseed(*start.key, number)
     discount = plan.discount
     total, live, steps = np.zeros(len(tasks)), list(range(len(tasks))), horizon(discount)
@@ -116,11 +116,20 @@ def returns_from(policy: Policy, tasks: Sequence[Task], start: Start, plan: Plan
         outs = [tasks[i].step(a) for i, a in zip(live, action, strict=True)]
         total[live] += discount**t * np.array([out.reward for out in outs])
         if any(out.truncated for out in outs) and t < steps - 1:
-            raise EnvFault(f"{plan.env} cut an episode off that should have gone on")
+            raise _cut_off(tasks[0].spec.env_id, diverged=any(out.diverged for out in outs))
         live = [i for i, out in zip(live, outs, strict=True) if not out.terminated]
         if not live:
             break
     return total
+
+
+def _cut_off(env_id: str, *, diverged: bool) -> BridgeError:
+    """Why a return is not known to its end: the physics gave up, or a limit cannot be lifted."""
+    if diverged:
+        return EnvFault(f"{env_id} cut an episode off that should have gone on: MuJoCo diverged")
+    what = f"{env_id} cuts its episodes off by itself, so returns are not known to their end"
+    how = "leave it to Gymnasium: register it with max_episode_steps, or wrap it by TimeLimit"
+    return UserError(f"{what}; {how}")
 
 
 def policy_of(agent: Agent) -> Policy:

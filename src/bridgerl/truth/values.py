@@ -58,9 +58,14 @@ def usual_length(task: Task, config: RunConfig) -> int:
 
 
 def plays_on(task: Task, config: RunConfig) -> int | None:
-    """Steps to play where no return would be known within the usual ones: past the time limit."""
+    """Steps to play where too few returns would be known within the usual ones: past the limit.
+
+    A horizon of steps counts in every episode, or all of a shorter one. So no figure jumps where
+    the limit grows past the horizon: the last of the steps that count moves by one with it.
+    """
     usual, needed = usual_length(task, config), horizon(config.train.discount)
-    return None if usual >= needed else usual + needed - 1
+    wanted = min(usual, needed) + needed - 1
+    return None if usual >= wanted else wanted
 
 
 def measure(
