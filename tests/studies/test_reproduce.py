@@ -7,15 +7,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from bridgerl.cli.main import main
+from bridgerl.runs.folder import RunFolder
+from bridgerl.runs.lock import RunLock
+from bridgerl.studies.jobs import Job
 from bridgerl.studies.run.cost import StepCost, makespan
-from bridgerl.studies.run.work import perform, run_job
+from bridgerl.studies.run.pool import Pool, Watcher
+from bridgerl.studies.run.work import JobEnd, perform, run_job
+from bridgerl.training.process import StopSignal
 from conftest import finished, started
 from studies.two_runs import (
     DEADLINE,
@@ -57,6 +62,24 @@ def wait_until(condition, process: subprocess.Popen[bytes]) -> None:
         assert process.poll() is None, "the study ended early"
         assert time.monotonic() < limit
         time.sleep(0.02)
+
+
+def kill_three_times(
+    study: subprocess.Popen[bytes], out: Path, workers: Callable[[], list[psutil.Process]]
+) -> None:
+    """Kill a worker once in the middle of a run and then twice as soon as one is there.
+
+    A pause before the later kills would be a race: what is left of a run may be over before it.
+    """
+    wait_until(lambda: begun(out), study)
+    killed = set[psutil.Process]()
+    while len(killed) < 3:
+        wait_until(lambda: bool(workers()), study)
+        for worker in workers()[:1]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                worker.kill()
+                killed.add(worker)
+                worker.wait()
 
 
 def test_the_second_time_nothing_is_left_to_do(
@@ -123,14 +146,35 @@ def test_a_study_waits_for_a_run_that_another_one_has_under_way(
     assert_equal_runs(tmp_path, undisturbed)
 
 
+class Hearer(Watcher):
+    """Keeps what it is told, and lets a folder go once a run waits for it."""
+
+    def __init__(self, lock: RunLock) -> None:
+        self.heard, self._lock = list[str](), lock
+
+    def started(self, job: Job) -> None:
+        self.heard.append("started")
+
+    def waits(self, job: Job, reason: str) -> None:
+        self.heard.append(f"waits: {reason}")
+        self._lock.release()
+
+    def ended(self, job: Job, end: JobEnd) -> None:
+        self.heard.append(end.status)
+
+
+def test_a_run_is_said_to_start_when_nobody_else_has_it_any_more(tmp_path: Path) -> None:
+    job = jobs(tmp_path)[0]
+    job.folder.mkdir(parents=True)
+    hearer = Hearer(RunFolder(job.folder).lock())
+    Pool(1, tmp_path, hearer).run([job], StopSignal())
+    waits = f"waits: {job.folder} is being written by process {os.getpid()}"
+    assert hearer.heard == [waits, "started", "done"]
+
+
 def test_a_run_whose_process_is_killed_is_taken_up_again(tmp_path: Path, undisturbed: Path) -> None:
     study = start(tmp_path, "--workers", "1")
-    for _ in range(3):
-        wait_until(lambda: bool(children(study)), study)
-        time.sleep(1.0)
-        for run in children(study):
-            run.kill()
-            run.wait()
+    kill_three_times(study, tmp_path, lambda: children(study))
     _, err = study.communicate(timeout=DEADLINE)
     assert study.returncode == 0, err.decode()
     assert err.count(b"signal 9") == 3
@@ -226,15 +270,8 @@ def cluster() -> Iterator[str]:
 def test_over_ray_with_workers_killed_three_times_the_bytes_are_the_same(
     tmp_path: Path, undisturbed: Path, cluster: str
 ) -> None:
-    study, killed = start(tmp_path, "--ray", cluster), 0
-    while killed < 3:
-        wait_until(lambda: bool(ray_workers()), study)
-        time.sleep(1.0)
-        for worker in ray_workers()[:1]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                worker.kill()
-                killed += 1
-                worker.wait()
+    study = start(tmp_path, "--ray", cluster)
+    kill_three_times(study, tmp_path, ray_workers)
     _, err = study.communicate(timeout=DEADLINE)
     assert study.returncode == 0, err.decode()
     assert_equal_runs(tmp_path, undisturbed)

@@ -51,7 +51,7 @@ class Evaluate:
     risk: str | None = None
     """A measure of the episodes' returns to print with their quantiles, e.g. cvar:0.1."""
     video: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Film the first episode and its return distribution: .mp4, .gif, or .png for a filmstrip."""
+    """Film the first episode and its returns: .mp4, .gif, .webp, or .png for a filmstrip."""
     video_seconds: float | None = None
     """Film no more than so many seconds of play."""
     watch: bool = False

@@ -158,11 +158,15 @@ class _Board(Board):
         super().__init__(self._seen, quiet=quiet)
 
     def started(self, job: Job) -> None:
-        if job not in self._seen:
-            self._seen.append(job)
+        self._see(job)
         super().started(job)
 
     def ended(self, job: Job, end: JobEnd) -> None:
+        self._see(job)  # Some fail before they start.
         if end.status == "failed":
             self._tuning.failed.add(job)
         super().ended(job, end)
+
+    def _see(self, job: Job) -> None:
+        if job not in self._seen:
+            self._seen.append(job)

@@ -29,6 +29,7 @@ PIECES = (
     _both("256 units", hidden=(256, 256)),
     _lite("raw observations", train={"normalize_obs": False}),
     _lite("values not divided", {"z_scale": 1.0}),
+    _lite("no atoms dropped", {"drop": 0.0}),
 )
 LEFT_OUT = (
     _both("layer norms", trunk="layernorm"),

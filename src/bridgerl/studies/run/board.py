@@ -48,6 +48,9 @@ class Board(Watcher):
         if not self._is_live:
             self.say(f"start   {job.name}")
 
+    def waits(self, job: Job, reason: str) -> None:
+        self.say(f"waits   {job.name}: {reason}")
+
     def died(self, job: Job, reason: str) -> None:
         self._running.pop(job, None)
         self.say(f"again   {job.name}: {reason}; it is taken up again")

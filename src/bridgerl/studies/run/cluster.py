@@ -4,7 +4,7 @@ import json
 import socket
 from typing import Any
 
-from bridgerl.errors import EnvFault, UserError
+from bridgerl.errors import EnvFault, UserError, install
 from bridgerl.studies.jobs import Job
 from bridgerl.studies.run.pool import TICK, Watcher
 from bridgerl.studies.run.work import RETRIES, JobEnd, perform
@@ -18,7 +18,7 @@ class Cluster:
         try:
             import ray
         except ImportError:
-            raise UserError("--ray needs Ray: pip install 'bridgerl[ray]'") from None
+            raise UserError(f"--ray needs Ray: {install('ray')}") from None
         self._ray: Any = ray
         self._gpus, self._watcher = gpus, watcher
         try:

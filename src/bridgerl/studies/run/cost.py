@@ -175,7 +175,7 @@ def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:
     sizes = {name: t.numel() * t.element_size() for name, t in tensors.items()}
     whole, played = sum(sizes.values()), sum(n for name, n in sizes.items() if plays(name))
     row = 4 * (2 * spec.obs_dim + spec.action_dim + 2)  # float32
-    checkpoints = min(config.save.keep, config.steps // config.save.every + 1)
+    checkpoints = min(config.save.keep, config.steps // config.save_every + 1)
     weights = config.steps // config.save.weights_every + 1
     rows = min(config.steps, config.train.buffer_size)
     return rows * row + checkpoints * whole + weights * played

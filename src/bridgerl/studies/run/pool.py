@@ -25,6 +25,7 @@ class Watcher:
     """Who is told what becomes of jobs; listens to nothing by default."""
 
     def started(self, job: Job) -> None: ...
+    def waits(self, job: Job, reason: str) -> None: ...
     def died(self, job: Job, reason: str) -> None: ...
     def ended(self, job: Job, end: JobEnd) -> None: ...
     def refresh(self) -> None: ...
@@ -47,11 +48,17 @@ class _Worker:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         theirs.close()
 
-    def answer(self) -> JobEnd | None:
-        """How its job ended, if it has; a dead process has ended it too."""
+    def answer(self, job: Job, watcher: Watcher) -> JobEnd | None:
+        """How its job ended, if it has; a dead process has ended it too. News go to the watcher."""
         with contextlib.suppress(EOFError, OSError):
-            if self.pipe.poll():
-                return JobEnd(*self.pipe.recv())
+            while self.pipe.poll():
+                status, reason = self.pipe.recv()
+                if status == "started":
+                    watcher.started(job)
+                elif status == "waiting":
+                    watcher.waits(job, reason)
+                else:
+                    return JobEnd(status, reason)
             if self.process.exitcode is None:
                 return None
         self.process.join()
@@ -93,7 +100,7 @@ class Pool:
                 running = self._running.values()
                 wait([event for w in running for event in (w.pipe, w.process.sentinel)], TICK)
                 for job, worker in list(self._running.items()):
-                    if answer := worker.answer():
+                    if answer := worker.answer(job, self._watcher):
                         del self._running[job]
                         if end := self._judge(job, worker, answer, stopping=asked < math.inf):
                             ends[job] = end
@@ -122,7 +129,6 @@ class Pool:
         self._running[job] = worker
         with contextlib.suppress(OSError):  # A dead one is found out like any other.
             worker.pipe.send((job.name, json.dumps(job.to_json()), log))
-        self._watcher.started(job)
 
     def _judge(self, job: Job, worker: _Worker, end: JobEnd, *, stopping: bool) -> JobEnd | None:
         """What became of a job; None when it is to be taken up again."""

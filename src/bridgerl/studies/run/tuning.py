@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bridgerl.errors import StorageFault, UserError
+from bridgerl.errors import StorageFault, UserError, install
 from bridgerl.runs import store
 from bridgerl.runs.folder import RunFolder
 from bridgerl.streams import derive_seed
@@ -57,7 +57,7 @@ def import_optuna() -> Any:
     try:
         import optuna
     except ImportError:
-        raise UserError("tune needs Optuna: pip install 'bridgerl[tune]'") from None
+        raise UserError(f"tune needs Optuna: {install('tune')}") from None
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 

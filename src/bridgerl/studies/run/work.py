@@ -1,7 +1,6 @@
 """What happens to one job: it is run by its kind, and its end told in words, wherever it ran."""
 
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -37,6 +36,9 @@ RETRIES = 5
 GRACE = 30.0
 """Seconds that a job has to end after it was asked to, before its process is killed."""
 Found = tuple[list[ResultCell], dict[str, Any]]
+News = Literal["started", "waiting"]
+"""What a job tells before its end."""
+Tell = Callable[[News, str], None]
 
 
 class JobEnd(NamedTuple):
@@ -111,11 +113,11 @@ COMPUTE: dict[str, Callable[[Job], Found]] = {
 }
 
 
-def perform(text: str) -> tuple[str, str]:
+def perform(text: str, tell: Tell = lambda _news, _reason: None) -> tuple[str, str]:
     """Run a job given as JSON; returns status and reason, and raises nothing."""
     try:
         job = job_from(json.loads(text))
-        _run_when_free(job)
+        _run_when_free(job, tell)
     except Stopped as stop:
         return "stopped", str(stop)
     except BridgeError as error:
@@ -129,15 +131,32 @@ def perform(text: str) -> tuple[str, str]:
     return ("done", "") if job.done() else ("failed", f"{job.folder} has no result")
 
 
-def _run_when_free(job: Job) -> None:
+def _run_when_free(job: Job, tell: Tell) -> None:
     """Wait while another study has the same run under way, or the last one is still saving it."""
-    for attempt in itertools.count():
+    told = set[News]()
+
+    def tell_once(news: News, reason: str = "") -> None:
+        if news not in told:
+            told.add(news)
+            tell(news, reason)
+
+    while not job.done():  # Who had it under way may have done all of it.
         try:
+            _require_free(RunFolder(job.folder))
+            tell_once("started")
             return run_job(job)
         except Busy as busy:
-            if attempt == 0:
+            if "waiting" not in told:
                 print(f"waiting: {busy}", file=sys.stderr, flush=True)
+            tell_once("waiting", str(busy).partition(";")[0])
             time.sleep(1.0)
+
+
+def _require_free(run: RunFolder) -> None:
+    """Busy while another process has the folder; whatever else is wrong with it, the run says."""
+    with contextlib.suppress(OSError):
+        if run.lock_file.exists():
+            run.lock().release()
 
 
 def serve(calls: Connection) -> None:
@@ -148,6 +167,11 @@ def serve(calls: Connection) -> None:
     StopSignal.together = 10.0
     forgive_encodings()
     threading.Thread(target=_stop_with_parent, daemon=True).start()
+
+    def tell(news: str, reason: str) -> None:
+        with contextlib.suppress(OSError):  # Nobody listens any more.
+            calls.send((news, reason))
+
     while True:
         try:
             name, text, log = calls.recv()
@@ -155,12 +179,11 @@ def serve(calls: Connection) -> None:
             return
         try:
             _print_to(log)
-            status, reason = perform(text)
+            status, reason = perform(text, tell)
             print(": ".join(filter(None, (name, status, reason))), flush=True)
         except StorageFault as fault:  # There is no log to tell it to.
             status, reason = "failed", str(fault)
-        with contextlib.suppress(OSError):  # Nobody listens any more.
-            calls.send((status, reason))
+        tell(status, reason)
 
 
 def _stop_with_parent(grace: float = GRACE) -> None:
