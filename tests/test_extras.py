@@ -40,7 +40,7 @@ def requirements(name: str, extras: set[str]) -> list[Requirement]:
 
 
 def installed_by(extra: str) -> set[str]:
-    """Names of all distributions that `pip install "bridgerl[extra]"` brings."""
+    """Names of all distributions that `pip install ".[extra]"` brings."""
     known = set[tuple[str, frozenset[str]]]()
     left: list[tuple[str, frozenset[str]]] = [("bridgerl", frozenset([extra] if extra else []))]
     while left:
@@ -73,9 +73,16 @@ def test_the_blocker_knows_what_an_extra_brings() -> None:
     assert "ModuleNotFoundError: No module named 'stable_baselines3'" in ended.stderr
 
 
+def test_hints_of_the_code_name_extras_that_exist() -> None:
+    sources = [path.read_text() for path in (ROOT / "src").rglob("*.py")]
+    named = {extra for text in sources for extra in re.findall(r"install\('(\w+)'\)", text)}
+    assert {"plot", "report", "tb", "sb3"} <= named <= set(PROJECT["optional-dependencies"])
+    assert not any(re.search(r"pip install ['\"]?bridgerl", text) for text in sources)
+
+
 def test_the_first_block_on_stable_baselines3_runs_with_its_extra_alone(tmp_path: Path) -> None:
     text = (ROOT / "docs/sb3.md").read_text()
-    assert 'pip install "bridgerl[sb3]"' in text.partition("```python")[0]
+    assert 'pip install ".[sb3]"' in text.partition("```python")[0]
     (block, *_) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert block.count("100_000") == 2
     short = block.replace("100_000", "120")  # Beyond the 100 random steps.

@@ -91,3 +91,8 @@ def require_seeds(name: str, *seeds: int) -> None:
     """Refuse seeds that some generator would not take."""
     for seed in seeds:
         require(0 <= seed < 2**32, name, seed, "must be from 0 to 2**32 - 1")
+
+
+def install(extra: str) -> str:
+    """What to type for the packages of an extra: bridgerl is installed from its repository."""
+    return f"pip install '.[{extra}]' in the folder of bridgerl's repository"

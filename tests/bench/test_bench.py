@@ -1,17 +1,20 @@
 """What the bench measures, on small pairs: parts add up, FLOPs are right, peers take part."""
 
 import json
+import os
+import re
+import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from bridgerl.bench.clock import PARTS, Clock, Setting
-from bridgerl.bench.ours import measure
+from bridgerl.bench.clock import PARTS, Clock, Flops, Setting
+from bridgerl.bench.ours import folderless, isolated, measure
 from bridgerl.bench.table import contenders, run_bench
 from bridgerl.cli.entrants import read_pair
 from bridgerl.cli.main import main
-from bridgerl.errors import UserError
+from bridgerl.errors import BridgeError, UserError
 
 ENV = "InvertedPendulum-v5"
 SETTING = Setting(ENV, batch=32, threads=1, seconds=0.05)
@@ -36,7 +39,7 @@ def test_a_part_within_a_part_is_counted_once() -> None:
     assert sum(clock.spent.values()) == pytest.approx(whole, abs=2e-3)
 
 
-@pytest.mark.parametrize("text", ["sac+cdq", "td3+dbc", "qvpo+tqc"])
+@pytest.mark.parametrize("text", ["sac+cdq", "td3+dbc", "qvpo+tqc", "sac+vf"])
 def test_the_parts_of_a_step_add_up_to_the_step(text: str) -> None:
     _, config = read_pair(f"{text} --hidden 16 16", ENV)
     row = measure(config, SETTING)
@@ -57,6 +60,45 @@ def test_flops_are_those_of_every_matrix_product() -> None:
     heads = 2 * (critic + critic + back + critic + critic)
     expected = heads + 2 * policy + (2 * policy - 2 * b * o * p)
     assert row["gflop"] == pytest.approx(expected / 1e9, rel=1e-6)
+
+
+@pytest.mark.parametrize("words", ["sac+cdq", "td3+dbc"])
+def test_flops_are_those_that_torch_counts(words: str) -> None:
+    from torch.utils.flop_counter import FlopCounterMode
+
+    _, config = read_pair(f"{words} --hidden 16 16", ENV)
+    with folderless(config) as (state, act_at_random, _):
+        for _ in range(40):
+            act_at_random()
+        batch = state.replay.sample(32, state.streams("replay", "cpu"))
+        with FlopCounterMode(display=False) as torchs, Flops() as ours:
+            state.agent.update(batch)
+    assert ours.total == torchs.get_total_flops() > 0
+
+
+def _fail(how: str) -> None:
+    if how == "bug":
+        raise ZeroDivisionError("by a measure")
+    if how == "refusal":
+        raise UserError("no such thing")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("bug", "sac+vf cannot be measured: ZeroDivisionError: by a measure"),
+        ("refusal", "no such thing"),
+        ("kill", "sac+vf: its process was killed"),
+    ],
+)
+def test_a_measurement_that_fails_is_one_line(
+    how: str, says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BridgeError, match=re.escape(says)) as failed:
+        isolated("sac+vf", _fail, how)
+    assert failed.value.exit_code == (2 if how == "refusal" else 1)
+    assert capfd.readouterr().err == ""
 
 
 def test_a_peer_is_measured_beside_ours_at_equal_sizes() -> None:

@@ -159,11 +159,17 @@ def run(seed: int, **health: Any) -> Run:
     return Run(f"r{seed}", "Own-v0", "plain", seed, health=health)
 
 
-def test_clipping_and_wrong_values_are_raised_once_for_all_seeds() -> None:
+def test_an_alarm_is_raised_once_for_all_seeds_with_its_worst() -> None:
     biased = {"relative_q_bias": -0.91, "current": True}
-    found = alarms([run(0, clipped=1.0), run(1, clipped=0.95, values=biased), run(2, clipped=0.2)])
+    found = alarms(
+        [
+            run(0, q_over_bound=2.0),
+            run(1, q_over_bound=3.0, values=biased),
+            run(2, q_over_bound=0.2),
+        ]
+    )
     assert len(found) == 2
-    assert found[0].startswith("plain on Own-v0: clipped 100% of the logged updates")
+    assert found[0].startswith("plain on Own-v0: values reach 3 times the largest return")
     assert found[0].endswith("(seed 0, seed 1)")
     assert "Q bias -91%" in found[1]
 
@@ -174,6 +180,7 @@ def test_clipping_and_wrong_values_are_raised_once_for_all_seeds() -> None:
         {},
         {"clipped": None, "q_over_bound": None, "values": None, "not_finite": 0, "diverged": 0},
         {"clipped": 0.5, "q_over_bound": 0.99},
+        {"clipped": 1.0},  # The default clip is 1, the returns of most tasks are larger.
         {"values": {"relative_q_bias": 5.0, "current": False}},
         {"values": {"relative_q_bias": None, "current": True}},
         {"values": {"relative_q_bias": 0.3, "current": True}},
@@ -186,10 +193,10 @@ def test_healthy_runs_raise_nothing(health: dict[str, Any]) -> None:
 def test_alarms_stand_under_problems_on_every_page(
     runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("bridgerl.report.results.alarms", lambda _: ["clipped <100 %>"])
+    monkeypatch.setattr("bridgerl.report.results.alarms", lambda _: ["values <100 %>"])
     assert main(["report", str(runs)]) == 0
     assert "problems: 1, listed on the page" in capsys.readouterr().out
-    assert "clipped &lt;100 %>" in (runs / "results.md").read_text().partition("## Problems")[2]
+    assert "values &lt;100 %>" in (runs / "results.md").read_text().partition("## Problems")[2]
     page = (runs / "report.html").read_text()
-    assert "<li>clipped &lt;100 %&gt;</li>" in page.partition('id="problems"')[2]
-    assert json.loads((runs / "results.json").read_text())["warnings"] == ["clipped <100 %>"]
+    assert "<li>values &lt;100 %&gt;</li>" in page.partition('id="problems"')[2]
+    assert json.loads((runs / "results.json").read_text())["warnings"] == ["values <100 %>"]

@@ -548,7 +548,7 @@ def test_what_cannot_be_read_or_written_is_refused_in_one_line(tmp_path, folder,
 
 def test_missing_extras_are_named_with_their_remedy(runs, monkeypatch):
     monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'bridgerl\[report\]'"):
+    with pytest.raises(UserError, match=r"pip install '\.\[report\]'"):
         build_report(runs)
 
 
@@ -767,7 +767,7 @@ def test_folders_and_metrics_that_look_like_markup_stay_text(page, tmp_path):
 
 
 def test_pictures_beside_the_runs_are_carried_along(page, runs):
-    shutil.copy(Path(__file__).parents[2] / "docs" / "toy.png", runs / "toy.png")
+    shutil.copy(Path(__file__).parents[2] / "docs" / "pictures" / "toy-light.png", runs / "toy.png")
     show(page, runs)
     assert (
         page.locator("#pictures img").evaluate(
@@ -775,19 +775,3 @@ def test_pictures_beside_the_runs_are_carried_along(page, runs):
         )
         > 100
     )
-
-
-def take_picture(folder: Path, picture: Path) -> None:
-    """The top of a report as a picture: python tests/report/test_report.py RUNS docs/report.png."""
-    build_report(folder)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1180, "height": 1180}, color_scheme="light")
-        page.goto((folder / "report.html").resolve().as_uri())
-        page.locator(".plot .main-svg").first.wait_for()
-        page.screenshot(path=picture)
-        browser.close()
-
-
-if __name__ == "__main__":
-    take_picture(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -68,6 +68,28 @@ def test_a_file_equals_torch_on_a_thousand_observations(pair: str, form: Format)
     assert compare(policy, played, observations[:1]).max() < CLOSE
 
 
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_a_file_is_held_to_a_share_of_the_output_however_small_that_is(unit: float) -> None:
+    outputs = torch.tensor([[0.0, 0.5], [1.0, -4.0]]) * unit
+
+    def policy(_: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (outputs,)
+
+    def played(_: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (outputs + torch.tensor([[0.0, 0.04], [0.0, 0.0]]) * unit,)
+
+    found = compare(policy, played, torch.zeros(2, 3))  # pyright: ignore[reportArgumentType]
+    assert found == pytest.approx([0.01, 0.0], rel=1e-3)
+    assert (compare(policy, policy, torch.zeros(2, 3)) == 0).all()  # pyright: ignore[reportArgumentType]
+
+
+def test_outputs_of_zeros_can_be_compared() -> None:
+    def policy(_: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (torch.zeros(2, 1),)
+
+    assert (compare(policy, policy, torch.zeros(2, 3)) == 0).all()  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize("trunk", ["layernorm", "simba", "batchnorm"])
 def test_every_kind_of_network_can_be_written_down(trunk: str) -> None:
     policy = _policy("sac+dbc", trunk)
@@ -210,7 +232,7 @@ def test_a_missing_package_is_said_with_what_to_type(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["export", str(run)]) == 2
-    assert "ONNX files need onnx: pip install 'bridgerl[export]'" in _error(capsys)
+    assert "ONNX files need onnx: pip install '.[export]'" in _error(capsys)
 
 
 def _error(capsys: pytest.CaptureFixture[str]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from bridgerl.errors import UserError
 
@@ -86,4 +87,23 @@ class GraphTime(TorchDispatchMode):
         graph, started = torch.is_grad_enabled(), time.perf_counter()
         out = func(*args, **(kwargs or {}))
         self.spent[graph] += time.perf_counter() - started
+        return out
+
+
+class Flops(TorchDispatchMode):
+    """Floating-point operations of every matrix product, by torch's own formulas.
+
+    Torch's counter also asks which module they are of. Its hooks for that do not bear a loss that
+    calls `autograd.grad`, as the one of Value Flows does.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        if formula := flop_registry.get(func.overloadpacket):
+            self.total += formula(*args, **kwargs, out_val=out)
         return out

@@ -3,19 +3,21 @@
 import contextlib
 import multiprocessing
 import resource
+import signal
 import statistics
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from functools import partial
+from multiprocessing.connection import Connection
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from bridgerl.agent import Agent
-from bridgerl.bench.clock import PARTS, TICK, Clock, GraphTime, Setting, seconds_since
+from bridgerl.bench.clock import PARTS, TICK, Clock, Flops, GraphTime, Setting, seconds_since
 from bridgerl.config import RunConfig
+from bridgerl.errors import BridgeError
 from bridgerl.training.envs import Task
 from bridgerl.training.process import tuned_process
 from bridgerl.training.recipe import Recipe
@@ -69,10 +71,40 @@ def folderless(config: RunConfig) -> Generator[tuple[RunState, TrainStep, TrainS
         yield state, TrainStep(state, train, warmup=10**9), TrainStep(state, train, warmup=1)
 
 
-def isolated(call: Callable[..., Any], *args: Any) -> Any:
-    """Run a measurement in a fresh process."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(call, args)
+def isolated(label: str, call: Callable[..., Any], *args: Any) -> Any:
+    """Run a measurement in a fresh process; whatever goes wrong there is one line under a label."""
+    context = multiprocessing.get_context("spawn")
+    answers, speaker = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(speaker, label, call, args), daemon=True)
+    # Held back until the process can take it: an interrupted import prints a traceback.
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+    speaker.close()
+    try:
+        answer = answers.recv()
+    except EOFError:
+        raise BridgeError(f"{label}: its process was killed; is there enough memory?") from None
+    finally:
+        process.kill()
+        process.join()
+    if isinstance(answer, BridgeError):
+        raise answer
+    return answer
+
+
+def _answer(speaker: Connection, label: str, call: Callable[..., Any], args: Sequence[Any]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Its parent is interrupted too, and speaks.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+    try:
+        answer = call(*args)
+    except BridgeError as error:
+        answer = error
+    except Exception as error:
+        answer = BridgeError(f"{label} cannot be measured: {type(error).__name__}: {error}")
+    speaker.send(answer)
 
 
 def gemm_peak(n: int = 1024) -> float:
@@ -131,7 +163,7 @@ def _target_share(agent: Agent, draw: Callable[[], Batch]) -> float:
 
 
 def _gflop(agent: Agent, batches: Sequence[Batch]) -> float:
-    with FlopCounterMode(display=False) as counter:
+    with Flops() as counter:
         for batch in batches:
             agent.update(batch)
-    return counter.get_total_flops() / len(batches) / 1e9
+    return counter.total / len(batches) / 1e9

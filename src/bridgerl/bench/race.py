@@ -55,7 +55,7 @@ class Racer(NamedTuple):
 
 def our_racer(label: str, config: RunConfig) -> Racer:
     """One of our own pairs."""
-    return Racer(label, store.plain(encode(config)), partial(isolated, race, config))
+    return Racer(label, store.plain(encode(config)), partial(isolated, label, race, config))
 
 
 def peer_racer(label: str, request: Mapping[str, Any], python: Path) -> Racer:

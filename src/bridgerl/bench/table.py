@@ -50,7 +50,7 @@ def contenders(pairs: Mapping[str, RunConfig], python: Path) -> list[Contender]:
     has = installed(python)
     found = []
     for label, pair in pairs.items():
-        found.append(Contender(label, partial(isolated, measure, pair)))
+        found.append(Contender(label, partial(isolated, label, measure, pair)))
         hidden = getattr(pair.critic, "hidden", ())
         if hidden != pair.actor.hidden:  # Theirs share one shape; ours must have it too.
             continue

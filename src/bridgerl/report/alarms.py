@@ -5,16 +5,9 @@ from typing import Any
 
 from bridgerl.report.load import Run
 
-CLIPPED = 0.9
-"""Share of clipped updates from which on the clip, not the gradient, sets their length."""
 Q_BIAS = 0.5
 """Share of the returns' size that values may miss them by."""
 Health = dict[str, Any]
-
-
-def _clipped(health: Health) -> float | None:
-    share = health.get("clipped")
-    return share if isinstance(share, float) and share >= CLIPPED else None
 
 
 def _q_bias(health: Health) -> float | None:
@@ -33,11 +26,6 @@ def _counted(key: str) -> Callable[[Health], float | None]:
 
 
 ALARMS: dict[str, tuple[Callable[[Health], float | None], str]] = {
-    "clipped": (
-        _clipped,
-        "clipped {:.0%} of the logged updates, so the clip alone sets their length: raise "
-        "--critic.grad-clip, or make returns smaller by --train.normalize-returns",
-    ),
     "q_bias": (
         _q_bias,
         "Q bias {:+.0%}: values are that far from the returns that followed, over their size",

@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridgerl.errors import UserError
+from bridgerl.errors import UserError, install
 from bridgerl.runs import store
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def check_extras() -> None:
     """Refuse without the libraries of the extra."""
     missing = [name for name in EXTRAS if importlib.util.find_spec(name) is None]
     if missing:
-        raise UserError(f"report needs {', '.join(missing)}: pip install 'bridgerl[report]'")
+        raise UserError(f"report needs {', '.join(missing)}: {install('report')}")
 
 
 def _refuse(folder: Path, page: Path) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from bridgerl import __version__
 from bridgerl.critics import CriticConfig
-from bridgerl.errors import NumericFault, UserError, require
+from bridgerl.errors import NumericFault, UserError, install, require
 from bridgerl.ops.levels import midpoint_levels
 from bridgerl.runs import store
 from bridgerl.runs.folder import Which
@@ -31,6 +31,8 @@ SUFFIX: dict[Format, str] = {"onnx": ".onnx", "torchscript": ".pt"}
 NEEDED = ("onnx", "onnxruntime")
 CLOSE = 1e-5
 """How far file and torch may be apart, see `compare`."""
+TINY = 1e-6
+"""Added to the size of an output, so that one of zeros can be compared."""
 CHECKED = 256
 """Observations on which a new file is held against torch."""
 MOST_APART = 0.01
@@ -44,7 +46,7 @@ def check_format(form: Format) -> None:
     """Refuse before any work what could not be written after it."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if form == "onnx" and missing:
-        hint = "pip install 'bridgerl[export]', or add --format torchscript"
+        hint = f"{install('export')}, or add --format torchscript"
         raise UserError(f"ONNX files need {missing[0]}: {hint}")
 
 
@@ -78,7 +80,7 @@ def export(
         facts |= {} if tau is None else {"levels": tau.tolist()}
         data = _written(form, policy, {name: json.dumps(value) for name, value in facts.items()})
         apart = compare(policy, READERS[form](data), policy.observations(CHECKED))
-    if float((apart > CLOSE).mean()) > MOST_APART:
+    if float((~(apart <= CLOSE)).mean()) > MOST_APART:  # NaN is not close.
         raise NumericFault(f"{path} not written: it would differ from torch by {apart.max():.1g}")
     store.publish_file(path, data)
     return facts | {"file": str(path), "bytes": len(data), "difference": float(np.median(apart))}
@@ -97,12 +99,13 @@ def _written(form: Format, policy: Shipped, facts: Mapping[str, str]) -> bytes:
 def compare(policy: Shipped, played: Played, observations: Tensor) -> np.ndarray:
     """How far a file is from torch for every observation: (b,).
 
-    As a share of the largest number of an action, or of all quantiles, or of 1 if that is more.
+    As a share of the largest number of the whole batch: of actions, or of quantiles.
     """
     apart = np.zeros(len(observations))
     for ours, theirs in zip(policy(observations), played(observations), strict=True):
-        gap, size = ((x.double().flatten(1).abs().amax(1)) for x in (theirs - ours, ours))
-        apart = np.maximum(apart, (gap / size.clamp(min=1)).numpy())
+        gap = (theirs - ours).double().flatten(1).abs().amax(1)
+        size = ours.double().abs().max()
+        apart = np.maximum(apart, (gap / (size + TINY)).numpy())
     return apart
 
 
