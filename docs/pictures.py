@@ -10,8 +10,7 @@ The first picture shows that league. The others show a critic that is trained he
 import argparse
 import io
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from bridgerl import Streams, build_critic, resolve
 from bridgerl.bridge.schedule import Constant, xi
 from bridgerl.bridge.walk import Walk, step_weights, uniform_times
 from bridgerl.critics.dbc import DBC
-from bridgerl.plots import COLORS, legend_below, panels, save
+from bridgerl.plots import COLORS, THEMES, Theme, legend_below, panels, save, themed
 from bridgerl.truth.league import CURVE, N_PARTICLES, problem_of
 
 HERE = Path(__file__).parent / "pictures"
@@ -36,23 +35,7 @@ TITLES = {
     "heavy-tail": "a heavy tail",
     "two-point": "all or nothing",
 }
-THEMES = {
-    "light": {"ink": "#222222", "paper": "#ffffff", "truth": "#c8c8c8"},
-    "dark": {"ink": "#dddddd", "paper": "#131416", "truth": "#555a60"},
-}
 BLUE, RED, GREEN = COLORS[5], COLORS[1], COLORS[2]
-
-
-@contextmanager
-def theme(colors: dict[str, str]) -> Iterator[None]:
-    """Ink and paper for whatever is drawn inside."""
-    from matplotlib import rc_context
-
-    inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    papers = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
-    values: Any = dict.fromkeys(inks, colors["ink"]) | dict.fromkeys(papers, colors["paper"])
-    with rc_context(values):
-        yield
 
 
 def density(ax: Any, returns: Array, edges: Array, **how: Any) -> None:
@@ -61,7 +44,7 @@ def density(ax: Any, returns: Array, edges: Array, **how: Any) -> None:
     ax.hist(inside, edges, density=True, **how)
 
 
-def draw_hero(colors: dict[str, str], cells: list[dict[str, Any]]) -> Any:
+def draw_hero(colors: Theme, cells: list[dict[str, Any]]) -> Any:
     """True distributions, and what a point, a Gaussian and DBC make of them."""
     figure, axes = panels(2, 2, width=2.1, height=1.6)
     tau = np.linspace(0.5 / N_PARTICLES, 1 - 0.5 / N_PARTICLES, CURVE)
@@ -71,7 +54,7 @@ def draw_hero(colors: dict[str, str], cells: list[dict[str, Any]]) -> Any:
         low, high = truth[8], truth[-40]
         room = 0.15 * (high - low)
         edges = np.linspace(low - room, high + room, 36)
-        density(ax, truth, edges, color=colors["truth"], label="truth")
+        density(ax, truth, edges, color=colors.truth, label="truth")
         learned = {c["entrant"]: np.array(c["curves"][0]) for c in cells if c["problem"] == name}
         top = ax.get_ylim()[1]
         ax.axvline(learned["cdq"].mean(), color=GREEN, lw=2, label="CDQ: a point")
@@ -118,7 +101,7 @@ def walk_of(critic: DBC, tau: Array) -> tuple[Array, Array]:
     return times, torch.stack(places).numpy().astype(np.float64)
 
 
-def draw_return(colors: dict[str, str], critic: DBC) -> Any:
+def draw_return(colors: Theme, critic: DBC) -> Any:
     """One: a return is a distribution, and a distribution is a curve from level to quantile."""
     figure, (left, right) = panels(1, 2, width=2.1, height=1.9)
     tau = (np.arange(4_000) + 0.5) / 4_000
@@ -134,7 +117,7 @@ def draw_return(colors: dict[str, str], critic: DBC) -> Any:
     return figure
 
 
-def draw_bridge(colors: dict[str, str], critic: DBC) -> Any:
+def draw_bridge(colors: Theme, critic: DBC) -> Any:
     """Two: bridges leave from levels and arrive at quantiles."""
     figure, (ax,) = panels(1, 1, width=4.2, height=2.5)
     t = torch.linspace(0, 1, 101, dtype=torch.float64)
@@ -150,7 +133,7 @@ def draw_bridge(colors: dict[str, str], critic: DBC) -> Any:
     return figure
 
 
-def draw_walk(colors: dict[str, str], critic: DBC) -> Any:
+def draw_walk(colors: Theme, critic: DBC) -> Any:
     """Three: at each step the network says where the walk should end."""
     figure, (ax,) = panels(1, 1, width=4.2, height=2.5)
     tau = np.array([0.9])
@@ -158,7 +141,7 @@ def draw_walk(colors: dict[str, str], critic: DBC) -> Any:
     weights = np.array(critic._walk.weights)
     ends = tau + np.diff(places[:, 0]) / weights
     truth = float(problem_of(PROBLEM).queries[0].quantile(tau)[0])
-    ax.axhline(truth, color=colors["truth"], lw=3, label="true quantile, level 0.9")
+    ax.axhline(truth, color=colors.truth, lw=3, label="true quantile, level 0.9")
     ax.plot(times, places[:, 0], "o-", color=BLUE, lw=2, label="the walk")
     for i, end in enumerate(ends):
         label = "predicted end" if i == 0 else None
@@ -170,7 +153,7 @@ def draw_walk(colors: dict[str, str], critic: DBC) -> Any:
     return figure
 
 
-def draw_steps(colors: dict[str, str], critic: DBC) -> Any:
+def draw_steps(colors: Theme, critic: DBC) -> Any:
     """Four: Euler's steps miss the end, exact ones do not."""
     figure, (ax,) = panels(1, 1, width=4.2, height=2.4)
     steps = np.arange(1, 13)
@@ -188,7 +171,7 @@ def draw_steps(colors: dict[str, str], critic: DBC) -> Any:
     return figure
 
 
-def draw_inputs(colors: dict[str, str], critic: DBC) -> Any:
+def draw_inputs(colors: Theme, critic: DBC) -> Any:
     """Five: in training the printed walk stands before a label, that of lite before itself."""
     figure, axes = panels(1, 2, width=2.1, height=1.9)
     rng, t = np.random.default_rng(1), np.linspace(0, 1, 51)
@@ -197,7 +180,7 @@ def draw_inputs(colors: dict[str, str], critic: DBC) -> Any:
     for label in labels:
         axes[0].plot(t, share * 0.75 + (1 - share) * label, color=RED, lw=1, alpha=0.6)
     for ax in axes:
-        ax.axhline(150, color=colors["truth"], lw=3)
+        ax.axhline(150, color=colors.truth, lw=3)
         ax.set(xlabel="bridge time t", ylim=(-5, 200))
     axes[1].plot(t, share * 0.75 + (1 - share) * 150, color=BLUE, lw=2)
     axes[0].set(title="printed: labels", ylabel="training input")
@@ -206,7 +189,7 @@ def draw_inputs(colors: dict[str, str], critic: DBC) -> Any:
     return figure
 
 
-def draw_frames(colors: dict[str, str], critic: DBC) -> bytes:
+def draw_frames(colors: Theme, critic: DBC) -> bytes:
     """An animation: levels walk to quantiles, and their histogram becomes the return's."""
     from PIL import Image
 
@@ -223,7 +206,7 @@ def draw_frames(colors: dict[str, str], critic: DBC) -> bytes:
             left.plot(at, now[k], "o", color=BLUE, ms=2.5)
         left.set(xlim=(0, 1.02), ylim=(-90, 90), xlabel="bridge time t", title="30 walks")
         how = {"orientation": "horizontal"}
-        density(right, truth, edges, color=colors["truth"], **how)
+        density(right, truth, edges, color=colors.truth, **how)
         density(right, now, edges, histtype="step", color=BLUE, lw=1.5, **how)
         right.set(xlim=(0, 0.022), ylim=(-90, 90), xticks=[], yticklabels=[], title="their returns")
         data = io.BytesIO()
@@ -235,7 +218,7 @@ def draw_frames(colors: dict[str, str], critic: DBC) -> bytes:
     return out.getvalue()
 
 
-FIVE: dict[str, Callable[[dict[str, str], DBC], Any]] = {
+FIVE: dict[str, Callable[[Theme, DBC], Any]] = {
     "return": draw_return,
     "bridge": draw_bridge,
     "walk": draw_walk,
@@ -250,8 +233,8 @@ def main() -> None:
     parser.add_argument("league", type=Path, help="folder of the league of the first picture")
     cells = json.loads((parser.parse_args().league / "league.json").read_text())["cells"]
     critic = trained()
-    for name, colors in THEMES.items():
-        with theme(colors):
+    for name in THEMES:
+        with themed(name) as colors:
             save(draw_hero(colors, cells), HERE / f"hero-{name}.png")
             for stem, draw in FIVE.items():
                 save(draw(colors, critic), HERE / f"{stem}-{name}.png")

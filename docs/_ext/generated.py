@@ -57,7 +57,8 @@ def settings(section: str, name: str) -> str:
         shown = [f"**{value}**" if bold else value for value in values]
         flag = f"`--{section}.{field.name.replace('_', '-')}`"
         rows.append(f"| {flag} | {' | '.join(shown)} | {meanings[field.name]} |")
-    return "\n".join([*rows, *_by_task(f"{section}.{name}")])
+    framed = [":::{container} settings", *rows, ":::"]  # So that narrow screens can fold it.
+    return "\n".join([*framed, *_by_task(f"{section}.{name}")])
 
 
 def _by_task(key: str) -> Iterator[str]:

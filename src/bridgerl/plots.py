@@ -2,11 +2,13 @@
 
 import importlib.util
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridgerl.errors import UserError
+from bridgerl.errors import UserError, install
 from bridgerl.runs import store
 
 if TYPE_CHECKING:
@@ -15,7 +17,24 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette: told apart by colour-blind readers, and in grey.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#8C510A")
-TRUTH = "#222222"
+
+
+class Theme(NamedTuple):
+    """Colours that must suit the page around a picture."""
+
+    ink: str
+    paper: str
+    truth: str
+    """Of areas that are true distributions."""
+    accent: str
+    """Of the one thing that a picture is about."""
+
+
+THEMES = {
+    "light": Theme("#222222", "#ffffff", "#c8c8c8", COLORS[0]),
+    "dark": Theme("#dddddd", "#131416", "#555a60", COLORS[5]),
+}
+_theme = ContextVar("theme", default=THEMES["light"])
 
 # Where a point's name may stand, in points: right, left, and ever higher and lower.
 _SPOTS = [(6 * x, y * d) for d in range(0, 60, 3) for x in (1, -1) for y in (1, -1)]
@@ -32,6 +51,28 @@ _STYLE: Any = {
 }
 
 
+def theme() -> Theme:
+    """The colours to draw with here."""
+    return _theme.get()
+
+
+@contextmanager
+def themed(name: str) -> Iterator[Theme]:
+    """Ink and paper, "light" or "dark", for whatever is drawn inside."""
+    from matplotlib import rc_context
+
+    chosen = THEMES[name]
+    inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    papers = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
+    colors = dict.fromkeys(inks, chosen.ink) | dict.fromkeys(papers, chosen.paper)
+    before = _theme.set(chosen)
+    try:
+        with rc_context(_STYLE | colors):
+            yield chosen
+    finally:
+        _theme.reset(before)
+
+
 def can_plot() -> bool:
     """Whether pictures can be drawn."""
     return importlib.util.find_spec("matplotlib") is not None
@@ -40,7 +81,7 @@ def can_plot() -> bool:
 def check_plotting() -> None:
     """Refuse before any work what could not be drawn after it."""
     if not can_plot():
-        raise UserError("pictures need matplotlib: pip install 'bridgerl[plot]', or add --no-plot")
+        raise UserError(f"pictures need matplotlib: {install('plot')}, or add --no-plot")
 
 
 def panels(rows: int, columns: int, *, width: float, height: float) -> "tuple[Figure, list[Axes]]":

@@ -3,7 +3,9 @@
 import dataclasses
 import re
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -37,6 +39,50 @@ def test_no_page_asks_the_network_for_anything(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 30
     assert [page.name for page in pages if loaded.search(page.read_text())] == []
+
+
+class _Links(HTMLParser):
+    """What a page links or loads, and the anchors it offers."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.targets: set[str] = set()
+        self.anchors: set[str] = set()
+        self.feed(page.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.targets |= {found[key] or "" for key in ("href", "src") if key in found}
+        self.anchors |= {found[key] or "" for key in ("id", "name") if key in found}
+
+
+def broken_links(site: Path) -> list[str]:
+    """Links inside the site that reach no file, or no place on its page."""
+    pages = {page.resolve(): _Links(page) for page in site.rglob("*.html")}
+    broken = []
+    for page, links in pages.items():
+        for target in links.targets:
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                continue
+            file = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            anchor = unquote(parts.fragment)
+            known = pages[file].anchors if file in pages else set()
+            if not file.is_file() or (anchor and file in pages and anchor not in known):
+                broken.append(f"{page.relative_to(site.resolve())}: {target}")
+    return sorted(broken)
+
+
+def test_every_link_inside_the_site_reaches_its_page_and_place(site: Path) -> None:
+    assert broken_links(site) == []
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "b.html").write_text('<p id="there">')
+    links = ["b.html#there", "b.html#gone", "c.html", "#own", "https://example.org/x", "no.png"]
+    text = "".join(f'<a href="{link}">' for link in links[:-1]) + '<img src="no.png"><b id="own">'
+    (tmp_path / "a.html").write_text(text)
+    assert broken_links(tmp_path) == ["a.html: b.html#gone", "a.html: c.html", "a.html: no.png"]
 
 
 def test_formulas_have_what_draws_them(site: Path) -> None:

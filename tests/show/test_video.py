@@ -7,10 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
 from bridgerl.cli.main import main
+from bridgerl.plots import themed
 from bridgerl.show import screen
 from bridgerl.show.panel import SIZE, Panel, Prediction
 from conftest import TINY, Run, environment, finished
@@ -75,7 +77,7 @@ FILM = """
 import sys
 from pathlib import Path
 from bridgerl.show.film import film
-for name in ("pole.gif", "pole.png"):
+for name in ("pole.gif", "pole.webp", "pole.png"):
     print(film(Path(sys.argv[1]), Path(name), seconds=0.4)["frames"])
 """
 
@@ -87,13 +89,14 @@ def test_gifs_leave_steps_out_and_a_filmstrip_is_one_picture(pole: Path, tmp_pat
     command = [sys.executable, "-c", FILM, str(pole)]
     ended = finished(command, cwd=tmp_path, env=environment())
     assert (ended.returncode, ended.stderr) == (0, "")
-    in_gif, in_strip = map(int, ended.stdout.split())
+    in_gif, in_webp, in_strip = map(int, ended.stdout.split())
+    assert len(_frames(tmp_path / "pole.webp")) == in_webp > in_gif
     assert (
         len(_frames(tmp_path / "pole.gif")) == in_gif <= 5
     )  # Ten steps, 25 a second, and every other one.
-    assert 1 < in_strip <= 6
+    assert 1 < in_strip <= 4
     height, width, _ = np.asarray(imageio.imread(tmp_path / "pole.png")).shape
-    assert width > 2 * height
+    assert width > height
 
 
 def _prediction(*, known: bool) -> Prediction:
@@ -109,6 +112,15 @@ def test_the_panel_moves_with_the_episode(known: bool) -> None:
     assert first.shape == (SIZE, SIZE, 3)
     assert (first != later).any()
     assert (first == again).all()
+
+
+def test_the_panel_has_the_paper_of_the_page_around_it() -> None:
+    for name, brightness in (("light", 255), ("dark", 30)):
+        with themed(name):
+            drawn = Panel(_prediction(known=True)).draw(20, "").mean(-1)
+        # In the corner, and where the rest of the episode is covered.
+        assert abs(drawn[0, 0] - brightness) <= 12
+        assert abs(drawn[SIZE // 2, SIZE // 2] - brightness) <= 12
 
 
 def test_a_value_is_a_line_where_a_distribution_is_an_area() -> None:
@@ -137,6 +149,24 @@ def test_a_frame_of_the_panel_takes_less_than_50_ms() -> None:
     assert (time.process_time() - began) / 20 < 0.05
 
 
+@pytest.mark.parametrize(
+    ("kwargs", "camera"),
+    [({}, 0), ({"camera_id": 0}, 0), ({"default_camera_config": {"distance": 9.0}}, -1)],
+)
+def test_the_camera_follows_a_runner_unless_a_view_was_chosen(
+    kwargs: dict[str, Any], camera: int
+) -> None:
+    env = gym.make("HalfCheetah-v5", **kwargs)
+    screen.set_mode(env, "HalfCheetah-v5", "rgb_array")
+    assert env.unwrapped.mujoco_renderer.camera_id == camera  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_task_without_a_following_camera_keeps_its_view() -> None:
+    env = gym.make(POLE)
+    screen.set_mode(env, POLE, "rgb_array")
+    assert env.unwrapped.mujoco_renderer.camera_id == -1  # pyright: ignore[reportAttributeAccessIssue]
+
+
 # What cannot be drawn.
 
 
@@ -161,7 +191,7 @@ def _refused(capsys: pytest.CaptureFixture[str], *args: str) -> str:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--video pole.avi", "--video pole.avi must end in .gif or .mp4 or .png"),
+        ("--video pole.avi", "--video pole.avi must end in .gif or .mp4 or .png or .webp"),
         ("--video no/pole.mp4", "there is no folder no"),
         ("--video there.mp4", "there.mp4 is there already; choose another name or add --force"),
         ("--video a.mp4 --video-seconds 0", "--video-seconds must be positive and finite"),

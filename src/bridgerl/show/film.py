@@ -1,6 +1,7 @@
 """An episode as a video or a filmstrip: what the policy does beside what its critic expects."""
 
 import importlib.util
+import io
 import math
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 
 from bridgerl.agent import Agent
-from bridgerl.errors import UserError
+from bridgerl.errors import UserError, install
 from bridgerl.ops.levels import midpoint_levels
 from bridgerl.runs import store
 from bridgerl.runs.folder import Which
@@ -24,13 +25,13 @@ from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import play_episode
 from bridgerl.training.play import Player, playing
 
-ENDINGS = (".mp4", ".gif", ".png")
-MOST_RATE = {".mp4": 30, ".gif": 12.5}
+ENDINGS = (".mp4", ".gif", ".webp", ".png")
+MOST_RATE = {".mp4": 30, ".gif": 12.5, ".webp": 30}
 """Frames a second; of a faster environment steps are left out."""
 USUAL_RATE = 30
 """Steps a second of an environment that does not say."""
 N_LEVELS = 100
-STILLS = 6
+STILLS = 4
 """Pictures on a filmstrip."""
 
 
@@ -45,10 +46,10 @@ class Episode(NamedTuple):
 
 def check_film(path: Path) -> None:
     """Refuse before any work what could not be written after it."""
-    encoder = () if path.suffix == ".png" else ("imageio", "imageio_ffmpeg")
+    encoder = () if path.suffix in (".png", ".webp") else ("imageio", "imageio_ffmpeg")
     for name in ("matplotlib", *encoder):
         if importlib.util.find_spec(name) is None:
-            raise UserError(f"videos need {name}: pip install 'bridgerl[video]'")
+            raise UserError(f"videos need {name}: {install('video')}")
 
 
 def film(
@@ -60,9 +61,9 @@ def film(
     seconds: float | None = None,
     tick: Callable[[float], None] = lambda share: None,
 ) -> dict[str, Any]:
-    """Write the first episode that `evaluate` plays, or its first seconds, as .mp4, .gif or .png.
+    """Write the first episode that `evaluate` plays, or its first seconds, by the ending.
 
-    A .png is a filmstrip. `tick` is told how much of it is done.
+    Endings are .mp4, .gif, .webp, and .png for a filmstrip. `tick` is told how much of it is done.
     """
     check_film(path)
     backend = choose_backend()
@@ -156,6 +157,8 @@ def _fitted(frame: np.ndarray) -> np.ndarray:
 
 def encode(frames: Iterator[np.ndarray], ending: str, rate: float) -> bytes:
     """Frames as a video file."""
+    if ending == ".webp":
+        return _encode_webp(frames, rate)
     import imageio.v2 as imageio
 
     how: dict[str, Any] = {"format": "FFMPEG", "fps": rate, "codec": "libx264", "quality": 7}
@@ -168,3 +171,13 @@ def encode(frames: Iterator[np.ndarray], ending: str, rate: float) -> bytes:
             for frame in frames:
                 writer.append_data(frame)
         return file.read_bytes()
+
+
+def _encode_webp(frames: Iterator[np.ndarray], rate: float) -> bytes:
+    from PIL import Image
+
+    first, *others = map(Image.fromarray, frames)
+    data = io.BytesIO()
+    how: dict[str, Any] = {"duration": round(1000 / rate), "loop": 0, "quality": 70, "method": 4}
+    first.save(data, "WEBP", save_all=True, append_images=others, **how)
+    return data.getvalue()

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bridgerl.plots import COLORS, TRUTH, panels
+from bridgerl.plots import panels, theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,7 +18,8 @@ NARROWEST = 0.012
 """Share of the axis by which a return is smoothed at least, so that a certain one can be seen."""
 BANDS = ((0.05, 0.95, 0.25), (0.25, 0.75, 0.35))
 """From level to level, and how opaque."""
-COLOR = COLORS[0]
+LARGE, SMALL = 15, 13
+"""Sizes of letters; a page may show a film at half its size."""
 
 
 class Prediction(NamedTuple):
@@ -52,9 +53,10 @@ class Prediction(NamedTuple):
 
 def draw_fan(ax: "Axes", said: Prediction) -> None:
     """Median and bands over the episode."""
+    color = theme().accent
     for low, high, alpha in BANDS if said.known else ():
-        ax.fill_between(said.steps, said.at(low), said.at(high), color=COLOR, alpha=alpha, lw=0)
-    ax.plot(said.steps, said.at(0.5), color=COLOR, lw=2)
+        ax.fill_between(said.steps, said.at(low), said.at(high), color=color, alpha=alpha, lw=0)
+    ax.plot(said.steps, said.at(0.5), color=color, lw=2)
 
 
 class Panel:
@@ -64,7 +66,7 @@ class Panel:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.patches import Rectangle
 
-        self._said = said
+        self._said, colors = said, theme()
         figure, (past, now) = panels(1, 2, width=SIZE / DPI / 2, height=SIZE / DPI)
         figure.set_dpi(DPI)
         self._canvas: Any = FigureCanvasAgg(figure)
@@ -73,14 +75,17 @@ class Panel:
         self._grid = np.linspace(low, high, GRID)
         self._lay_out(figure, past, now, last)
         draw_fan(past, said)
-        self._cover = Rectangle((0, low), last, high - low, color="white", zorder=3)
+        self._cover = Rectangle((0, low), last, high - low, color=colors.paper, zorder=3)
         past.add_patch(self._cover)
-        self._now = past.axvline(0, color=TRUTH, lw=1, zorder=4)
-        self._shape = now.fill_betweenx(self._grid, 0 * self._grid, color=COLOR, alpha=0.35, lw=0)
-        self._marks = [now.axhline(low, color=COLOR, lw=2 if q == 0.5 else 1) for q in self._levels]
-        how = {"ha": "right", "va": "bottom", "fontsize": 12, "fontweight": "bold"}
-        self._words = now.text(1.1, low, "", color=TRUTH, **how)
-        self._head = figure.text(0.03, 0.97, "", fontsize=12, va="top", color=TRUTH)
+        self._now = past.axvline(0, color=colors.ink, lw=1, zorder=4)
+        self._shape = now.fill_betweenx(
+            self._grid, 0 * self._grid, color=colors.accent, alpha=0.35, lw=0
+        )
+        widths = [2 if level == 0.5 else 1 for level in self._levels]
+        self._marks = [now.axhline(low, color=colors.accent, lw=width) for width in widths]
+        how = {"ha": "right", "va": "bottom", "fontsize": LARGE, "fontweight": "bold"}
+        self._words = now.text(1.1, low, "", color=colors.ink, **how)
+        self._head = figure.text(0.03, 0.97, "", fontsize=LARGE, va="top", color=colors.ink)
         moving = [self._cover, self._now, self._shape, *self._marks, self._words, self._head]
         for artist in moving:
             artist.set_animated(True)
@@ -100,18 +105,19 @@ class Panel:
         for ax in (past, now):
             ax.grid(visible=False)
             ax.set_ylim(low, high)
-            ax.tick_params(labelsize=11)
+            ax.tick_params(labelsize=SMALL)
         past.set_xlim(0, 1.01 * last)  # Or the end of the fan shows beside its cover.
         past.set_xticks([0, last])
-        past.set_xlabel("step", fontsize=12, labelpad=-8)
+        past.set_xlabel("step", fontsize=SMALL, labelpad=-10)
         past.locator_params(axis="y", nbins=4)
         now.set_xlim(0, 1.15)
         now.set_xticks([])
         now.set_yticks([])
         what = "predicted return from here" if self._said.known else "predicted value from here"
-        figure.text(0.03, 0.89, what, fontsize=12, va="top", color=COLOR, fontweight="bold")
+        color = theme().accent
+        figure.text(0.03, 0.89, what, fontsize=LARGE, va="top", color=color, fontweight="bold")
         if self._said.known:
-            figure.text(0.03, 0.015, "median, middle 50 % and 90 %", fontsize=11, color=COLOR)
+            figure.text(0.03, 0.02, "median, middle 50 % and 90 %", fontsize=SMALL, color=color)
 
     def draw(self, i: int, head: str) -> np.ndarray:
         """The panel at one of the steps: (SIZE, SIZE, 3) in bytes."""

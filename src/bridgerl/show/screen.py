@@ -24,6 +24,8 @@ context.make_current()
 mujoco.MjrContext(mujoco.MjModel.from_xml_string("<mujoco/>"), mujoco.mjtFontScale.mjFONTSCALE_50)
 print("drawn", flush=True)
 """
+FREE, FOLLOWING = -1, "track"
+"""Gymnasium's number of a camera that stands still, and its name of one that goes along."""
 NO_GL = (
     "MuJoCo finds no OpenGL to draw with; install software rendering, apt-get install libosmesa6, "
     "or the driver of your graphics card"
@@ -80,6 +82,21 @@ def set_mode(env: gym.Env[Any, Any], name: str, mode: Literal["human", "rgb_arra
         raise UserError(f"{name} is drawn by pygame, which is not installed: {PYGAME}")
     # Gymnasium's environments look at it whenever they draw.
     env.unwrapped.render_mode = mode
+    _follow(env)
+
+
+def _follow(env: gym.Env[Any, Any]) -> None:
+    """Let the camera of a MuJoCo task follow its body, unless somebody chose another view.
+
+    Gymnasium 1.4 leaves it where the episode began, and whoever runs is soon out of sight.
+    """
+    renderer: Any = getattr(env.unwrapped, "mujoco_renderer", None)
+    chosen = env.spec is not None and "default_camera_config" in env.spec.kwargs
+    if renderer is None or renderer.camera_id != FREE or chosen:
+        return
+    names = [renderer.model.camera(i).name for i in range(renderer.model.ncam)]
+    if FOLLOWING in names:
+        renderer.camera_id = names.index(FOLLOWING)
 
 
 def check_gl(env: gym.Env[Any, Any], backend: str | None) -> None:

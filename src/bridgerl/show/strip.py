@@ -5,22 +5,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bridgerl.plots import COLORS, TRUTH, panels, save
+from bridgerl.plots import COLORS, panels, save, theme
 from bridgerl.show.panel import GRID, Prediction, draw_fan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SIDE = 1.5
+SIDE = 1.15
 """Inches of a picture's width."""
-VIOLIN = 0.09
+VIOLIN = 0.12
 """Width of a distribution as a share of the episode."""
 
 
 def save_strip(path: Path, pictures: list[np.ndarray], said: Prediction, shown: np.ndarray) -> None:
     """Pictures at some steps in a row; below, quantiles over the episode and densities there."""
     n, first = len(pictures), pictures[0]
-    figure, axes = panels(2, n, width=SIDE, height=SIDE * first.shape[0] / first.shape[1])
+    figure, axes = panels(2, n, width=SIDE, height=1.25 * SIDE * first.shape[0] / first.shape[1])
     figure.set_layout_engine("constrained", w_pad=0.01, h_pad=0.04, wspace=0.01)
     for ax, frame, i in zip(axes, pictures, shown, strict=False):
         ax.imshow(frame)
@@ -30,6 +30,7 @@ def save_strip(path: Path, pictures: list[np.ndarray], said: Prediction, shown: 
     for ax in axes[n:]:
         ax.remove()
     assert grid is not None
+    grid.set_height_ratios((2, 3))
     below = figure.add_subplot(grid[1, :])
     below.spines[["top", "right"]].set_visible(False)
     draw_fan(below, said)
@@ -45,7 +46,7 @@ def _draw_violins(ax: "Axes", said: Prediction, shown: np.ndarray) -> None:
     width = VIOLIN * max(float(said.steps[-1]), 1.0)
     for i in shown:
         left = i >= shown[-1]  # There is no room to the right of the last.
-        ax.axvline(i, color=TRUTH, lw=0.6, ls=":")
+        ax.axvline(i, color=theme().ink, lw=0.6, ls=":")
         if said.known:
             side = (-width if left else width) * said.density(int(i), returns)
             ax.fill_betweenx(returns, i, i + side, color=COLORS[1], alpha=0.55, lw=0)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from bridgerl.bridge.schedule import Constant, Schedule, make_schedule
 from bridgerl.bridge.walk import Rule, endpoint_error, step_weights, uniform_times
-from bridgerl.plots import COLORS, TRUTH, legend_below, panels, save
+from bridgerl.plots import COLORS, legend_below, panels, save, theme
 from bridgerl.truth.settings import EndpointConfig
 
 NAMES: dict[Rule, str] = {
@@ -57,7 +57,7 @@ def draw_values(points: Sequence[tuple[str, float, float]], path: Path) -> None:
         if mine:
             ax.plot(*zip(*mine, strict=True), "o", color=color, ms=5, alpha=0.7, label=rule)
     ends = [min(p[1] for p in finite), max(p[1] for p in finite)]
-    ax.plot(ends, ends, color=TRUTH, lw=0.8, zorder=0)
+    ax.plot(ends, ends, color=theme().ink, lw=0.8, zorder=0)
     ax.set(xscale="log", yscale="log", xlabel="predicted value", ylabel="learned value")
     ax.set_title("reward 1 for ever, learnt with three rules")
     legend_below(figure, ax, most=3)
@@ -84,16 +84,16 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """A panel per schedule: both Euler rules over M; the exact weights only miss by rounding."""
     schedules = list(dict.fromkeys(r["schedule"] for r in rows))
-    colors: dict[Rule, str] = {"right": COLORS[0], "left": COLORS[1]}
-    figure, axes = panels(1, len(schedules), width=3.2, height=3)
+    colors: dict[Rule, str] = {"right": theme().accent, "left": COLORS[1]}
+    figure, axes = panels(1, len(schedules), width=1.5, height=2.3)
     for ax, schedule in zip(axes, schedules, strict=True):
         mine = {r["rule"]: r["percent"] for r in rows if r["schedule"] == schedule}
         for rule, color in colors.items():
             points = list(mine[rule]), list(mine[rule].values())
             ax.plot(*points, "o-", color=color, ms=4, label=NAMES[rule])
         ax.set(xscale="log", yscale="log", title=schedule, xlabel="bridge steps M")
-        note = f"exact integral:\nat most {max(mine['exact'].values()):.1g} %"
-        ax.text(0.04, 0.06, note, transform=ax.transAxes, color=COLORS[2])
+    most = max(max(r["percent"].values()) for r in rows if r["rule"] == "exact")
+    axes[0].plot([], [], " ", label=f"{NAMES['exact']}: {most:.1g} %")
     axes[0].set_ylabel("endpoint error in %")
-    legend_below(figure, axes[0], most=min(2, len(axes)))
+    legend_below(figure, axes[0], most=1)
     save(figure, path)

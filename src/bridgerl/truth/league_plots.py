@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from bridgerl.plots import COLORS, TRUTH, legend_below, name_points, panels, save
+from bridgerl.plots import COLORS, legend_below, name_points, panels, save, theme
 from bridgerl.truth.league import CURVE, N_PARTICLES, problem_of
 
 MILLISECONDS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 30, 50, 100, 200)
@@ -24,7 +24,7 @@ def draw_quantiles(results: list[dict[str, Any]], path: Path) -> None:
     tau = np.linspace(0.5 / N_PARTICLES, 1 - 0.5 / N_PARTICLES, CURVE)
     for ax, (problem, i, query) in zip(axes, queries, strict=False):
         truth = query.quantile(tau)
-        ax.plot(tau, truth, color=TRUTH, lw=4, alpha=0.3, label="truth")
+        ax.plot(tau, truth, color=theme().ink, lw=4, alpha=0.3, label="truth")
         # The outermost quantiles of a heavy tail would flatten all the others.
         margin = 0.1 * (truth[-2] - truth[1])
         ax.set_ylim(truth[1] - margin, truth[-2] + margin)
@@ -98,7 +98,12 @@ def draw_price(results: list[dict[str, Any]], path: Path) -> None:
             rows.append((price, float(np.mean([100 * c["w1"] / c["std"] for c in cells])), entrant))
     figure, axes = panels(1, 1, width=9.0, height=5.6)
     ax, front = axes[0], [a for a in rows if not any(_beats(b, a) for b in rows)]
-    ax.plot(*zip(*sorted((x, y) for x, y, _ in front), strict=True), color=TRUTH, lw=0.8, alpha=0.5)
+    ax.plot(
+        *zip(*sorted((x, y) for x, y, _ in front), strict=True),
+        color=theme().ink,
+        lw=0.8,
+        alpha=0.5,
+    )
     places = [1 if row == rows[0] else 0 if row in front else 6 for row in rows]
     colors = [COLORS[place] for place in places]
     for (x, y, _), color in zip(rows, colors, strict=True):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from bridgerl.errors import BridgeError, UserError
-from bridgerl.plots import COLORS, TRUTH, panels, save
+from bridgerl.plots import COLORS, panels, save, theme
 from bridgerl.runs.folder import RunFolder
 from bridgerl.training.envs import Outcome
 from bridgerl.training.evaluate import play_episode
@@ -49,7 +49,9 @@ def draw_ways(by_policy: Mapping[str, Sequence[Way]], picture: Path) -> None:
     figure, axes = panels(1, len(by_policy), width=3.4, height=2.6)
     for ax, (name, ways), color in zip(axes, by_policy.items(), COLORS, strict=False):
         ax.add_patch(Circle((0, 0), PointMass.RADIUS, color=COLORS[1], alpha=0.15, lw=0))
-        ax.add_patch(Circle(tuple(PointMass.GOAL), PointMass.REACH, color=TRUTH, alpha=0.3, lw=0))
+        ax.add_patch(
+            Circle(tuple(PointMass.GOAL), PointMass.REACH, color=theme().ink, alpha=0.3, lw=0)
+        )
         for way in ways:
             ax.plot(*way.T, color=color, lw=0.6, alpha=0.4)
         out = sum(not enters_disc(way) for way in ways)

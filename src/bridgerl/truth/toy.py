@@ -19,7 +19,7 @@ from bridgerl.agent import build_critic
 from bridgerl.critics import CriticConfig
 from bridgerl.errors import NumericFault
 from bridgerl.ops.levels import normal_quantiles
-from bridgerl.plots import COLORS, TRUTH, legend_below, panels, save
+from bridgerl.plots import COLORS, legend_below, panels, save, theme
 from bridgerl.presets import resolve
 from bridgerl.runs.folder import versions
 from bridgerl.streams import Streams, derive_seed
@@ -156,7 +156,7 @@ def draw_toy(result: dict[str, Any], path: Path) -> None:
             ax.set_ylabel(NAMES.get(name, name.upper()), color=color, fontsize=12)
         if row == len(config.critics) - 1:
             ax.set_xlabel("return")
-        ax.stairs(truth, edges, fill=True, color=TRUTH, alpha=0.2, lw=0, label="exact")
+        ax.stairs(truth, edges, fill=True, color=theme().ink, alpha=0.2, lw=0, label="exact")
         for i, seed in enumerate(seeds):
             ax.stairs(seed["density"], edges, color=color, lw=1.2, alpha=0.4 if i else 1)
         ax.stairs(seeds[0]["density"], edges, fill=True, color=color, alpha=0.2, lw=0)
@@ -165,7 +165,7 @@ def draw_toy(result: dict[str, Any], path: Path) -> None:
         ax.set_title(share if row else f"{after}\n{share}")
         # One that collapses is cut off; the exact one would vanish beneath it.
         ax.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.5 * truth.max()), yticks=[])
-    axes[0].plot([], [], color=TRUTH, lw=1.2, label="learned, a line per seed")
+    axes[0].plot([], [], color=theme().ink, lw=1.2, label="learned, a line per seed")
     legend_below(figure, axes[0], most=2)
     save(figure, path)
 

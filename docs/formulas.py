@@ -1,0 +1,97 @@
+"""Draws the pictures that need no run, light and dark, into docs/pictures: a few seconds.
+
+    python docs/formulas.py
+
+They follow from formulas, and from the cells that evidence/ keeps.
+"""
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from bridgerl.plots import COLORS, THEMES, legend_below, panels, save, theme, themed
+from bridgerl.truth import endpoint
+from bridgerl.truth.gamble_plots import draw_gambles
+from bridgerl.truth.settings import EndpointConfig
+
+HERE = Path(__file__).parent / "pictures"
+CELLS = Path(__file__).parents[1] / "evidence" / "league-random-1076.zip"
+PROBLEMS = [f"random:{seed}" for seed in range(1076, 1088)]
+CRITICS = {
+    "M = 1": "DBC, one step",
+    "dbc": "DBC",
+    "iqn": "IQN",
+    "iqn, own levels": "IQN, own levels",
+    "iqn, 6 levels": "IQN, 6 levels",
+    "tqc": "TQC",
+}
+WEIGHTS = {0.01: COLORS[5], 0.1: COLORS[1]}
+
+
+def draw_anchor(path: Path) -> None:
+    """The level that an anchor makes of a level, and an exponential reward's quantiles under it."""
+    figure, (left, right) = panels(1, 2, width=2.1, height=2.1)
+    tau = np.linspace(0, 1, 2_001)[:-1]
+    left.plot(tau, tau, color=theme().truth, lw=5, label="truth")
+    right.plot(tau, -np.log1p(-tau), color=theme().truth, lw=5)
+    for weight, color in WEIGHTS.items():
+        moved = (tau + weight) / (1 + 2 * weight)
+        left.plot(tau, moved, color=color, lw=1.8, label=f"w = {weight:g}")
+        right.plot(tau, -np.log1p(-moved), color=color, lw=1.8)
+    left.set(title="levels", xlabel="level asked for", ylabel="level learned")
+    right.set(title="an exponential reward", xlabel="level asked for", ylabel="quantile learned")
+    right.set(ylim=(0, 6))
+    legend_below(figure, left, most=3)
+    save(figure, path)
+
+
+def draw_errors(path: Path) -> None:
+    """The endpoint error over the number of steps, schedule by schedule."""
+    endpoint.draw(endpoint.error_table(EndpointConfig()), path)
+
+
+def stored_distances() -> dict[str, list[float]]:
+    """W1 in per cent of the deviation by critic, problem by problem."""
+    found: dict[tuple[str, str], float] = {}
+    with zipfile.ZipFile(CELLS) as cells:
+        for name in cells.namelist():
+            for cell in json.loads(cells.read(name))["cells"]:
+                scores = cell["scores"]
+                found[cell["setting"], cell["task"]] = 100 * scores["w1"] / scores["std"]
+    return {critic: [found[critic, problem] for problem in PROBLEMS] for critic in CRITICS}
+
+
+def draw_problems(path: Path) -> None:
+    """A dot for every problem and a line at the mean, critic by critic."""
+    figure, (ax,) = panels(1, 1, width=4.2, height=2.4)
+    for row, (critic, distances) in enumerate(stored_distances().items()):
+        color = COLORS[5] if "DBC" in CRITICS[critic] else COLORS[1]
+        ax.plot(distances, [row] * len(distances), "o", color=color, ms=4, alpha=0.6)
+        ax.plot(np.mean(distances), row, "|", color=theme().ink, ms=16, mew=2)
+    ax.set_yticks(range(len(CRITICS)), list(CRITICS.values()))
+    ax.set(ylim=(len(CRITICS) - 0.5, -0.5), xlim=(0, None))
+    ax.set_xlabel("W1 to the truth, % of the return's deviation")
+    save(figure, path)
+
+
+DRAWN: dict[str, Callable[[Path], None]] = {
+    "risk": draw_gambles,
+    "bridge-error": draw_errors,
+    "anchor": draw_anchor,
+    "problems": draw_problems,
+}
+
+
+def main() -> None:
+    """Draw everything in both themes."""
+    for name in THEMES:
+        with themed(name):
+            for stem, draw in DRAWN.items():
+                draw(HERE / f"{stem}-{name}.png")
+
+
+if __name__ == "__main__":
+    main()
