@@ -88,9 +88,9 @@ def _kill_study(command: list[str], rng: random.Random) -> int:
             time.sleep(0.05)
         for whole in rng.choice([(True,), (False, True), (False, False)]):
             time.sleep(rng.uniform(0.0, STUDY_SECONDS))
-            victims = [psutil.Process(study.pid)] if whole else children(study)
-            if study.poll() is None and victims:
-                with contextlib.suppress(psutil.NoSuchProcess):
+            with contextlib.suppress(psutil.NoSuchProcess):  # It may end while it is looked at.
+                victims = [psutil.Process(study.pid)] if whole else children(study)
+                if study.poll() is None and victims:
                     rng.choice(victims).kill()
                     kills += 1
         if study.poll() is None:
