@@ -11,6 +11,7 @@ from bridgerl.actors import ACTORS
 from bridgerl.cli.train import Train
 from bridgerl.config import EvalConfig, LogConfig, RunConfig, SaveConfig, decode, encode, identity
 from bridgerl.critics import CRITICS
+from bridgerl.critics.dbc import DBCConfig
 from bridgerl.errors import UserError
 from bridgerl.presets import PRESETS, command_of, environments, resolve
 
@@ -291,3 +292,11 @@ def test_preset_paper_has_every_number_of_the_papers_tables(
     ]
     for part, numbers in wanted:
         assert {name: getattr(part, name) for name in numbers} == numbers
+
+
+@pytest.mark.parametrize("env", ["HalfCheetah-v5", "HalfCheetah-v4", "Noisy/HalfCheetah-v5"])
+def test_what_a_preset_says_of_a_family_holds_for_every_form_of_the_task(env: str) -> None:
+    lite, paper = (resolve(env, "sac", "dbc", preset).critic for preset in ("lite", "paper"))
+    assert isinstance(lite, DBCConfig)
+    assert isinstance(paper, DBCConfig)
+    assert (lite.n_drop, paper.n_drop) == (2, 0)

@@ -65,6 +65,7 @@ class Agent(nn.Module):
     def begin(self, obs: np.ndarray, env: int = 0) -> None:
         """Take note of an episode's first observation, (o,)."""
         self.normalizer.begin(obs, env)
+        self.actor.begin()
 
     def observe(self, obs: np.ndarray, reward: float, env: int = 0) -> None:
         """Take note of a training step: the observation (o,) it reached and its reward."""
@@ -219,8 +220,8 @@ class Agent(nn.Module):
 
 
 def plays(name: str) -> bool:
-    """Whether playing needs this tensor of an agent's state: all but what optimisers keep."""
-    return ".optimizer." not in name
+    """Whether playing needs this tensor of an agent's state: not what optimisers and noise keep."""
+    return ".optimizer." not in name and ".held." not in name
 
 
 def build_agent(

@@ -46,7 +46,7 @@ PRESETS: dict[str, Overrides] = {
         | {"stratified": True, "shared_levels": True}
         | {"bridge_input": "self", "anchor_weight": 0.0},
         # The paper drops none here; at this learning rate values then ran away (decision 66).
-        "env.HalfCheetah-v5": {"critic.dbc": {"drop": 12 / 128}},
+        "family.HalfCheetah": {"critic.dbc": {"drop": 12 / 128}},
         "env.InvertedPendulum-v5": {"steps": 30_000}
         | {"actor.qvpo": {"hidden": (64, 64), "lr": 1e-3}}
         | {"train": {"warmup": 1_000}, "eval": {"every": 1_000}, "save": {"every": 5_000}},
@@ -66,7 +66,7 @@ TASKS: dict[str, Overrides] = {
     # Distributions are learnt without pessimism, in thousands of updates instead of millions.
     "league": {"critic": {"lr": 1e-3, "polyak": 0.01}}
     | {"critic.dbc": {"drop": 0.0}, "critic.tqc": {"drop": 0.0}}
-    | {"critic.iqn": {"heads": "mean"}},
+    | {"critic.iqn": {"heads": "mean"}, "critic.vdrl": {"n_heads": 1}},
 }
 
 PAIRS: dict[tuple[str, str], Overrides] = {
@@ -85,8 +85,9 @@ def resolve(env: str, actor: str = "sac", critic: str = "dbc", preset: str = "li
     """The defaults of one actor-critic pair on one environment, before flags."""
     values = choose("preset", preset, PRESETS)
     family = (env.rpartition("-v")[0] or env).rpartition("/")[2]
-    pair, task, own = PAIRS.get((actor, critic)), TASKS.get(family), values.get(f"env.{env}")
-    layers = [values, pair or {}, task or {}, own or {}]
+    pair, task = PAIRS.get((actor, critic), {}), TASKS.get(family, {})
+    own = (values.get(f"family.{family}", {}), values.get(f"env.{env}", {}))
+    layers = [values, pair, task, *own]
     steps = [layer["steps"] for layer in layers if "steps" in layer]
     return RunConfig(
         env=env,

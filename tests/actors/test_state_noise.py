@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from bridgerl.actors.sac import SACConfig, StateSAC
-from bridgerl.agent import Agent, build_agent
+from bridgerl.agent import Agent, build_agent, plays
 from bridgerl.critics.cdq import CDQConfig
 from bridgerl.errors import UserError
 from bridgerl.runs.tensors import pack, unpack
@@ -39,6 +39,24 @@ def test_noise_is_held_for_so_many_steps_and_draws_once() -> None:
     before = draws.get_state()
     assert all(torch.equal(first, explore(held, obs, draws)) for _ in range(100))
     assert torch.equal(before, draws.get_state())
+
+
+def test_without_a_number_of_steps_noise_is_held_for_an_episode() -> None:
+    agent, obs, draws = make(sde_sample_every=None), make_batch(2).obs, torch.Generator()
+    first = explore(agent, obs, draws)
+    assert all(torch.equal(first, explore(agent, obs, draws)) for _ in range(100))
+    agent.begin(obs[0].numpy())
+    assert not torch.equal(first, explore(agent, obs, draws))
+    counted = make(sde_sample_every=50)
+    first = explore(counted, obs, draws)
+    counted.begin(obs[0].numpy())
+    assert torch.equal(first, explore(counted, obs, draws))
+
+
+def test_playing_needs_no_noise_of_the_training() -> None:
+    names = [name for name in make().state_dict() if "held" in name]
+    assert len(names) == 2
+    assert not any(plays(name) for name in names)
 
 
 def test_explored_actions_spread_as_the_policy_says_and_rows_apart() -> None:
@@ -84,9 +102,9 @@ def test_updates_neither_touch_nor_need_the_held_noise() -> None:
     explore(other, obs, torch.Generator())
     for each in (agent, other):
         assert isinstance(each.actor, StateSAC)
-        seed = each.actor.noise_seed.clone()
+        seed = each.actor.held.seed.clone()
         learn(each, range(3))
-        assert torch.equal(seed, each.actor.noise_seed)
+        assert torch.equal(seed, each.actor.held.seed)
     assert torch.equal(agent.actor.optimizer.flat, other.actor.optimizer.flat)
 
 

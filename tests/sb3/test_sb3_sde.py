@@ -87,7 +87,7 @@ def test_noise_is_held_for_a_rollout_or_sample_freq_steps() -> None:
 
         def noted(*args: Any, act: Any = act, actor: StateSAC = actor, **kwargs: Any) -> Any:
             out = act(*args, **kwargs)
-            seeds.append(float(actor.noise_seed))  # noqa: B023
+            seeds.append(float(actor.held.seed))  # noqa: B023
             return out
 
         actor.act = noted
@@ -120,6 +120,12 @@ def test_a_saved_model_goes_on_with_the_noise_it_holds(tmp_path: Path) -> None:
     for each in (model, other):
         each.policy.reset_noise()
     assert np.array_equal(explored(model), explored(other))
+
+
+def test_use_sde_false_turns_off_what_the_settings_of_an_actor_have_on() -> None:
+    own = SACConfig(hidden=(8,), sde=True)
+    assert isinstance(make(actor=own).agent.actor, StateSAC)
+    assert not isinstance(make(actor=own, use_sde=False).agent.actor, StateSAC)
 
 
 def test_the_actor_may_hold_its_noise_by_itself() -> None:

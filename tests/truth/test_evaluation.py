@@ -42,6 +42,14 @@ def test_a_point_value_knows_the_mean_alone(shared: Path) -> None:
     assert figures["w1"] > 0.5  # E|U - 1/2| over the deviation of U is 0.87.
 
 
+def test_who_prepares_the_data_learns_what_others_learn(tmp_path: Path) -> None:
+    small = replace(COIN, policy_steps=110, transitions=50, states=1, returns=2)
+    mine = replace(cell("cdq", 5, hidden=(8,)), data=small)
+    first, later = (run_evaluation(mine, tmp_path) for _ in range(2))
+    assert first == later
+    assert run_evaluation(replace(mine, seed=1), tmp_path) != first
+
+
 def test_what_was_prepared_is_kept_for_all_critics(shared: Path) -> None:
     path = shared / "data.safetensors"
     before = path.read_bytes(), path.stat().st_mtime_ns

@@ -20,6 +20,7 @@ from bridgerl.streams import Streams
 from bridgerl.training.envs import Task
 from bridgerl.training.recipe import Recipe
 from bridgerl.truth.forks import Plan, fork, horizon, policy_of, reach, returns_from
+from bridgerl.truth.settings import FORK_TAIL
 from bridgerl.truth.values import soft_returns
 from bridgerl.types import EnvSpec
 
@@ -57,16 +58,25 @@ def test_returns_of_a_coin_are_uniform_whatever_the_state() -> None:
     assert forks.obs.shape == (3, 3)
     assert forks.action.shape == (3, 2)
     for returns in forks.returns:
-        # The tail beyond the horizon is up to 2 % of the range.
         assert stats.kstest(returns / 4 + 0.5, "uniform").pvalue > 0.001
     assert len(np.unique(forks.returns[0].round(6))) > 50
+
+
+def test_a_certain_return_is_known_to_a_ten_thousandth() -> None:
+    # Returns that vary little beside their size: a hundredth left out would be many deviations.
+    config, plan = config_of("toy_envs:Point-v0"), Plan("toy_envs:Point-v0", 1, 2, 0.95, seed=0)
+    short, long = (
+        fork(policy_of(agent_of(config)), plan._replace(tail=tail)).returns
+        for tail in (FORK_TAIL, 1e-9)
+    )
+    np.testing.assert_allclose(short, long, rtol=1e-3)
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_a_fork_sums_up_what_an_episode_sums_up(n_step: int) -> None:
     env = "toy_envs:Point-v0"
     config, plan = config_of(env, "sac"), Plan(env, 1, 1, 0.8, 5, cost_every=n_step)
-    steps, task = horizon(0.8), Task(env, 5, "fork", limited=False)
+    steps, task = horizon(0.8, FORK_TAIL), Task(env, 5, "fork", limited=False)
     start = reach(policy_of(agent_of(config)), task, (0,), 4, np.random.default_rng(0))
     (total,) = returns_from(policy_of(agent_of(config)), [task], start, plan)
     # The same by hand: an equal agent draws equal noise.

@@ -29,6 +29,9 @@ class Actor(nn.Module, ABC):
     def act(self, obs: Tensor, q: QFn, *, explore: bool, generator: torch.Generator) -> Tensor:
         """Actions in [-1, 1] for a batch of observations: (b, a)."""
 
+    def begin(self) -> None:
+        """An episode of the training begins, in any of its environments."""
+
     @abstractmethod
     def bootstrap(self, next_obs: Tensor, target_q: QFn) -> Bootstrap:
         """The next action a critic's target is built on. Called without gradients."""

@@ -35,7 +35,7 @@ class SACConfig(ActorConfig):
     """Explore by noise that is a linear function of the policy's last features (gSDE). Its weights
     are held for some steps, so that an episode is smooth."""
     sde_sample_every: int | None = 64
-    """Steps for which the weights of the noise are held; None: until reset_noise is called."""
+    """Steps for which the weights of the noise are held; None: until an episode begins."""
     sde_log_std: float = -3.0
     """Initial log standard deviation of the weights of the noise."""
     sde_expln: bool = False
@@ -156,6 +156,18 @@ class SAC(Actor):
         return tanh_normal(mean, log_std, noise)
 
 
+class HeldNoise(nn.Module):
+    """The noise that is held. Rows ask for as many weights as they are, so a run keeps a seed."""
+
+    seed: Tensor
+    age: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seed", torch.tensor(-1.0))  # None yet.
+        self.register_buffer("age", torch.tensor(0.0))
+
+
 class StateSAC(SAC):
     """SAC that explores with a = tanh(mean + x @ W), x its last features and W held (gSDE).
 
@@ -163,15 +175,10 @@ class StateSAC(SAC):
     """
 
     net: StateNoise
-    noise_seed: Tensor
-    noise_age: Tensor
 
     def __init__(self, config: SACConfig, spec: EnvSpec, streams: Streams) -> None:
         super().__init__(config, spec, streams)
-        self._every = config.sde_sample_every
-        # Of the held weights a run keeps the seed: they are as many as rows ask for actions.
-        self.register_buffer("noise_seed", torch.tensor(-1.0))  # None yet.
-        self.register_buffer("noise_age", torch.tensor(0.0))
+        self._every, self.held = config.sde_sample_every, HeldNoise()
 
     @staticmethod
     def _network(config: SACConfig, spec: EnvSpec) -> nn.Module:
@@ -187,20 +194,25 @@ class StateSAC(SAC):
         """The held noise on top of the mean while exploring, each row's its own."""
         if not explore:
             return super().act(obs, q, explore=False, generator=generator)
-        old = self._every is not None and self.noise_age >= self._every
-        if old or self.noise_seed < 0:
+        old = self._every is not None and self.held.age >= self._every
+        if old or self.held.seed < 0:
             self.reset_noise(generator)
-        self.noise_age += 1
-        held = torch.Generator(obs.device).manual_seed(int(self.noise_seed))
+        self.held.age += 1
+        source = torch.Generator(obs.device).manual_seed(int(self.held.seed))
         shape = (obs.shape[0], *self.net.std.shape)
-        draws = torch.randn(shape, generator=held, device=obs.device)
+        draws = torch.randn(shape, generator=source, device=obs.device)
         return torch.tanh(self.net.explore(obs, draws))
+
+    def begin(self) -> None:
+        """Ask for other noise, unless steps are counted."""
+        if self._every is None:
+            self.held.seed.fill_(-1.0)
 
     def reset_noise(self, generator: torch.Generator) -> None:
         """Draw other weights for the noise."""
         seed = torch.randint(SEEDS, (), generator=generator, device=generator.device)
-        self.noise_seed.copy_(seed)
-        self.noise_age.zero_()
+        self.held.seed.copy_(seed)
+        self.held.age.zero_()
 
     def _parameters_at(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         return self.net(obs)

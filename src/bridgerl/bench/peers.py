@@ -98,8 +98,9 @@ def race(task: dict[str, Any]) -> dict[str, list[float]]:
         return float(np.mean(totals))
 
     def learn() -> int:
+        before = model.num_timesteps  # Some train every few steps only, and end after more.
         model.learn(LOOK, reset_num_timesteps=False)
-        return LOOK
+        return model.num_timesteps - before
 
     return against_the_clock(learn, look, 60 * task["minutes"], task["marks"])
 

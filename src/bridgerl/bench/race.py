@@ -25,6 +25,7 @@ from bridgerl.runs import store
 from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import evaluate
 from bridgerl.training.process import tuned_process
+from bridgerl.training.recipe import Recipe
 from bridgerl.training.state import RunState
 from bridgerl.training.step import TrainStep
 
@@ -72,8 +73,9 @@ def race(config: RunConfig, heat: Heat, core: int) -> dict[str, list[float]]:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, [core])
     config = replace(config, env=heat.env, seed=heat.seed)
-    stage = Task(config.env, heat.seed, "eval")
-    with tuned_process(1), closing(stage), closing(Task(config.env, heat.seed)) as task:
+    recipe = Recipe.of(config)
+    stage = Task(recipe, heat.seed, "eval")
+    with tuned_process(1), closing(stage), closing(Task(recipe, heat.seed)) as task:
         state = RunState(config, task)
         task.reset(0)
         step = TrainStep(state, config.train, config.warmup)

@@ -57,8 +57,10 @@ def translate(config: RunConfig, policy_kwargs: dict[str, Any], words: dict[str,
     changes = _widths(policy_kwargs.get("net_arch"))
     _optimizer(changes, policy_kwargs)
     given = {k: v for k, v in (policy_kwargs | words).items() if k in FIELDS}
-    if given.get("use_sde") is False:  # So it is under every actor.
+    if given.get("use_sde") is False:  # So it is under every actor, unless its settings say other.
         given = {k: v for k, v in given.items() if k not in ("use_sde", *OF_SDE)}
+        if getattr(config.actor, "sde", False):
+            changes["actor"]["sde"] = False
     for word, value in given.items():
         part, field = FIELDS[word]
         section = getattr(config, part)

@@ -12,8 +12,8 @@ from bridgerl.truth.settings import INTERVALS, EvaluationCell, PolicyData
 SCORES = ("w1", "crps_excess", "bias", "location", "scale", "shape", "width")
 PLAIN = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5")
 TASKS = (*PLAIN, *(f"Noisy/{task}" for task in PLAIN))
-RIVALS = ("cdq", "dsac", "iqn", "iqn, minimum", "iqn, 6 levels", "tqc", "vf", "vdrl")
-RIVALS += ("M = 1", "label", "path")
+RIVALS = ("cdq", "cdq, one head", "dsac", "iqn", "iqn, minimum", "iqn, 6 levels", "tqc", "vf")
+RIVALS += ("vdrl", "M = 1", "label", "path")
 POLYAK = 0.03
 """Values settle at the rate polyak (1 - discount): at 0.01, 6,000 updates leave 5 % undone."""
 SMOKE = {"policy_steps": 300, "transitions": 300, "states": 2, "returns": 3}
@@ -65,6 +65,7 @@ STUDY = EvaluationStudy(
     settings=(
         dbc("dbc"),
         *(Setting(name, "", name) for name in ("cdq", "dsac", "iqn", "tqc", "vf", "vdrl")),
+        Setting("cdq, one head", "", "cdq", {"n_heads": 1}),
         Setting("iqn, minimum", "", "iqn", {"heads": "min"}),
         # These two take about as long as DBC.
         Setting("iqn, 6 levels", "", "iqn", {"n_online": 6, "n_target": 6}),

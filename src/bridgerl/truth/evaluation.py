@@ -58,8 +58,7 @@ def prepare(data: PolicyData, folder: Path) -> tuple[Agent, Transitions, Forks]:
             with tuned_process(1):
                 act = _frozen(agent)
                 steps = gather(act, data)
-                plan = Plan(data.task, data.states, data.returns, data.discount, data.seed)
-                forks = fork(act, plan)
+                forks = fork(act, _plan(data))
             store.publish_file(path, save({**steps._asdict(), **_named(forks)}))
     finally:
         lock.release()
@@ -70,6 +69,11 @@ def prepare(data: PolicyData, folder: Path) -> tuple[Agent, Transitions, Forks]:
     except (OSError, KeyError, ValueError, SafetensorError) as error:
         raise StorageFault(f"{path} is damaged: {error}; delete it to make it again") from None
     return agent, steps, forks
+
+
+def _plan(data: PolicyData) -> Plan:
+    how = (data.states, data.returns, data.discount, data.seed)
+    return Plan(data.task, *how, tail=data.tail)
 
 
 def _named(forks: Forks) -> dict[str, np.ndarray]:
@@ -111,13 +115,15 @@ def run_evaluation(cell: EvaluationCell, folder: Path) -> dict[str, Any]:
         spec = EnvSpec(cell.data.task, steps.obs.shape[1], steps.action.shape[1])
         critic = build_critic(cell.config, spec, Streams(cell.seed))
         rng = np.random.default_rng(derive_seed(cell.seed, "evaluation", cell.data.task))
+        # Not from the agent's streams: who made the data has drawn from them.
+        noise = torch.Generator().manual_seed(derive_seed(cell.seed, "evaluation", "next actions"))
         columns = [torch.from_numpy(column) for column in steps]
         see = agent.normalizer.normalize_obs
         for update in range(1, cell.updates + 1):
             rows = torch.from_numpy(rng.integers(len(steps.reward), size=cell.batch))
             obs, action, reward, alive, next_obs = (column[rows] for column in columns)
-            with torch.no_grad():
-                boot = Bootstrap(agent.bootstrap(next_obs).action, torch.zeros(cell.batch))
+            following = agent.actions(next_obs, explore=True, generator=noise)
+            boot = Bootstrap(following, torch.zeros(cell.batch))
             batch = Batch(see(obs), action, reward, cell.data.discount * alive, see(next_obs))
             critic.update(batch, boot)
             if update % cell.config.target_every == 0:

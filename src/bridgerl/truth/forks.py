@@ -16,6 +16,7 @@ from bridgerl.errors import BridgeError, EnvFault, UserError
 from bridgerl.streams import derive_seed
 from bridgerl.training.envs import Task
 from bridgerl.training.recipe import Recipe
+from bridgerl.truth.settings import FORK_TAIL
 from bridgerl.truth.values import horizon
 
 Policy = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -54,6 +55,8 @@ class Plan(NamedTuple):
     """Steps between those whose costs count, the n of n-step targets."""
     longest: int = 10_000
     """Steps of an episode without a time limit, of which states are taken."""
+    tail: float = FORK_TAIL
+    """Largest weight of rewards that are not played."""
 
 
 def fork(policy: Policy, plan: Plan, tick: Callable[[], None] = lambda: None) -> Forks:
@@ -105,7 +108,8 @@ def returns_from(policy: Policy, tasks: Sequence[Task], start: Start, plan: Plan
             raise UserError(f"{task.spec.env_id} {what}; {hint}")
         task.reseed(*start.key, number)
     discount = plan.discount
-    total, live, steps = np.zeros(len(tasks)), list(range(len(tasks))), horizon(discount)
+    total, live = np.zeros(len(tasks)), list(range(len(tasks)))
+    steps = horizon(discount, plan.tail)
     action = np.broadcast_to(start.action, (len(tasks), *start.action.shape))
     for t in range(steps):
         if t > 0:

@@ -21,6 +21,9 @@ LOOP = "bernoulli-loop:"
 """Before a reward: it or nothing, by a coin, for ever at discount 1/2."""
 EXAMPLE = f"{RANDOM}{FIRST_UNSEEN}..{FIRST_UNSEEN + 39}"
 MOST_SEEDS = 10_000
+FORK_TAIL = 1e-4
+"""Weight of what forked returns leave out. Deviations may be a hundredth of the return; were a
+hundredth left out, the best critic would look wrong."""
 INTERVALS = (0.5, 0.8, 0.95)
 """Shares of returns that central intervals should cover."""
 
@@ -83,6 +86,8 @@ class PolicyData:
     discount: float = 0.95
     """Lower than in training: returns are over sooner, and values settle in fewer updates."""
     seed: int = 0
+    tail: float = FORK_TAIL
+    """Largest weight, in a played return, of rewards that are left out."""
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,10 @@ def value_run(run: Path, weights: Which, episodes: int, seed: int) -> dict[str, 
     return figures
 
 
-def horizon(discount: float) -> int:
-    """Steps after which what is left of a return weighs no more than TAIL."""
-    steps = 1 if discount == 0 else math.floor(math.log(TAIL) / math.log(discount))
-    return steps if discount**steps <= TAIL else steps + 1  # Whatever rounding made of logarithms.
+def horizon(discount: float, tail: float = TAIL) -> int:
+    """Steps after which what is left of a return weighs no more than `tail`."""
+    steps = 1 if discount == 0 else math.floor(math.log(tail) / math.log(discount))
+    return steps if discount**steps <= tail else steps + 1  # Whatever rounding made of logarithms.
 
 
 def usual_length(task: Task, config: RunConfig) -> int:
