@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -173,6 +174,22 @@ def test_each_kind_of_unhealthy_values_is_warned_of_once(
     divergence, advice = capsys.readouterr().err.splitlines()
     assert "where no return exceeds" in divergence
     assert "--critic.kappa 100 is large against the spread" in advice
+
+
+@pytest.mark.parametrize("normalize_returns", [False, True])
+def test_returns_too_small_for_the_presets_are_told_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], normalize_returns: bool
+) -> None:
+    config = _config(tmp_path, normalize_returns=normalize_returns)
+    train(config, quiet=True, make_env=_faint)
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == (not normalize_returns)
+    assert all("no return exceeds" in line for line in told)
+    assert all("add --train.normalize-returns --train.return-unit 100" in line for line in told)
+
+
+def _faint() -> gym.Env[Any, Any]:
+    return gym.wrappers.TransformReward(gym.make("toy_envs:Point-v0"), lambda reward: 1e-3 * reward)
 
 
 def test_values_are_not_judged_before_learning_has_settled(

@@ -8,6 +8,8 @@ from bridgerl.training.state import RunState
 
 Q_ALARM = 10.0
 """Times the largest possible return at which values are called diverging."""
+SMALL = 10.0
+"""Returns that cannot exceed this are smaller than what the presets' rates are made for."""
 SETTLED = 5_000
 """Updates before values are judged."""
 
@@ -28,11 +30,18 @@ class Health:
         latest = replay.latest(train.batch_size, train.device)
         q = float(agent.q(latest.obs, latest.action).abs().max())
         values["critic/q_over_bound"] = q / bound
-        if agent.updates < SETTLED:
-            return
-        text = f"values reach {q:.4g} where no return exceeds {bound:.4g}; lower --critic.lr"
-        alarm = text if q > Q_ALARM * bound else None
-        for kind, warning in (("divergence", alarm), ("advice", agent.critic.advice(values))):
+        found = {"scale": self._small_returns(bound)}
+        if agent.updates >= SETTLED:
+            text = f"values reach {q:.4g} where no return exceeds {bound:.4g}; lower --critic.lr"
+            found["divergence"] = text if q > Q_ALARM * bound else None
+            found["advice"] = agent.critic.advice(values)
+        for kind, warning in found.items():
             if warning and kind not in self._warned:  # Numbers move, the advice does not.
                 self._warned.add(kind)
                 warn(warning)
+
+    def _small_returns(self, bound: float) -> str | None:
+        if bound >= SMALL or self._train.normalize_returns:
+            return None
+        how = "add --train.normalize-returns --train.return-unit 100"
+        return f"no return exceeds {bound:.3g}, and presets are made for larger ones; {how}"
