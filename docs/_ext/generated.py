@@ -62,12 +62,20 @@ def settings(section: str, name: str) -> str:
 
 
 def _by_task(key: str) -> Iterator[str]:
-    """What single tasks set, whatever the preset."""
+    """What single tasks set: alike under every preset, or in one of them."""
     for family, values in TASKS.items():
         for name, value in values.get(key, {}).items():
             flag = f"`--{key.partition('.')[0]}.{name.replace('_', '-')}`"
             what = "In the league" if family == "league" else f"On {family}"
-            yield f"\n{what} {flag} is {show(value)}."
+            own = {
+                p: o[f"family.{family}"][key] for p, o in PRESETS.items() if _has(o, family, key)
+            }
+            but = "".join(f", under `{p}` {show(o[name])}" for p, o in own.items() if name in o)
+            yield f"\n{what} {flag} is {show(value)}{but}."
+
+
+def _has(preset: dict[str, Any], family: str, key: str) -> bool:
+    return key in preset.get(f"family.{family}", {})
 
 
 def show(value: Any) -> str:

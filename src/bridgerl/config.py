@@ -202,7 +202,7 @@ class RunConfig:
         require(odd is None, "out", str(self.out), "must be text without control characters")
         for flag, value in (("name", self.name), ("preset", self.preset)):
             ok = value is None or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value)
-            rule = "must be letters, digits, '.', '_' or '-', at most 64, a letter or digit first"
+            rule = "must be Latin letters, digits, '.', '_' or '-', at most 64, none of these first"
             require(bool(ok), flag, value, rule)
         if self.warmup >= self.steps:
             what = f"--train.warmup {self.warmup} leaves nothing of --steps {self.steps}"

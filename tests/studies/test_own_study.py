@@ -52,7 +52,7 @@ def test_a_dry_run_of_the_example_writes_nothing(tmp_path: Path, capsys: Capture
         ("STUDY = 3", "has no STUDY"),
         ("1 / 0", "fails: ZeroDivisionError"),
         ("def (", "fails: SyntaxError"),
-        ('name="pendulum"|name="a/b"', "'a/b' must be letters"),
+        ('name="pendulum"|name="a/b"', "'a/b' must be Latin letters"),
         ('name="pendulum"|name="main"', "'main' is a study of bridgerl"),
     ],
 )

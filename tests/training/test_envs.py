@@ -182,7 +182,10 @@ def test_mujoco_environments_start_without_a_word(cli: Run, tmp_path: Path) -> N
     result = cli("check-env", "HalfCheetah-v5", cwd=tmp_path)
     assert result.returncode == 0
     assert result.stderr == ""
-    assert result.stdout == "HalfCheetah-v5 is fit: 17 observations, 6 actions, resumes exactly\n"
+    assert (
+        result.stdout
+        == "HalfCheetah-v5 is fit: observations of 17 numbers, actions of 6, resumes exactly\n"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

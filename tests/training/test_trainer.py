@@ -189,7 +189,7 @@ def test_returns_too_small_for_the_presets_are_told_at_once(
 
 
 def _faint() -> gym.Env[Any, Any]:
-    return gym.wrappers.TransformReward(gym.make("toy_envs:Point-v0"), lambda reward: 1e-3 * reward)
+    return gym.wrappers.TransformReward(gym.make("toy_envs:Point-v0"), lambda r: 1e-3 * float(r))
 
 
 def test_values_are_not_judged_before_learning_has_settled(

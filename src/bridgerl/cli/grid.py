@@ -50,7 +50,8 @@ def split_axis(text: str, flag: str) -> tuple[str, str]:
     key = key.strip().removeprefix("--").replace("_", "-")
     ok = key and values.strip() and not key.startswith("-")
     require(bool(ok), flag, text, "must be like critic.lr=1e-4,1e-3 or train.n-step=1..5")
-    require(key not in ("seed", "out", "name"), flag, text, "cannot be varied; use --seeds")
+    own = {"seed": "--seeds 0 1 2", "out": "--out", "name": "--name"}
+    require(key not in own, flag, text, f"varies settings, and {key} is none; use {own.get(key)}")
     return key, values.strip()
 
 

@@ -1,6 +1,7 @@
 """What verbs share: a progress bar, a folder of results, and a file of one's own choice."""
 
 import os
+import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,16 @@ def check_file(flag: str, path: Path, endings: Collection[str], *, force: bool) 
         raise UserError(f"{flag} {path}: {path.parent} is not writable")
     if os.path.lexists(path) and (not force or os.path.isdir(path)):
         raise UserError(f"{flag} {path} is there already; choose another name or add --force")
+
+
+def counted(n: int, what: str) -> str:
+    """`1 episode`, `10 episodes`."""
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def tell_not_kept(folder: Path) -> None:
+    """Say that figures were only shown."""
+    print(f"{folder} is not writable: nothing was kept", file=sys.stderr)
 
 
 @contextmanager

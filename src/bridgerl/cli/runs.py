@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,7 +10,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from bridgerl.cli.output import check_file, progress, writing
+from bridgerl.cli.output import check_file, counted, progress, tell_not_kept, writing
 from bridgerl.errors import UserError, printable, require, require_seeds
 from bridgerl.ops.measures import parse
 from bridgerl.plots import check_plotting
@@ -84,7 +83,7 @@ class Evaluate:
             result["risk"] = tails.describe_returns(result["returns"], measure, self.seed)
         text = (
             f"{result['env']}: return {result['mean']:.1f} +- {result['std']:.1f} over "
-            f"{self.episodes} episodes ({self.weights} weights, step {result['step']:,})"
+            f"{counted(self.episodes, 'episode')} ({self.weights} weights, step {result['step']:,})"
         )
         text += f"\n{tails.say(result['risk'], self.episodes)}" if measure is not None else ""
         text += f"\n{describe(values)}" if values else ""
@@ -94,6 +93,8 @@ class Evaluate:
         print(json.dumps(result) if self.json else text)
         if fault is not None:
             raise fault
+        if values and not os.access(self.run, os.W_OK):
+            tell_not_kept(self.run)
         return 0
 
     def _check_pictures(self) -> None:
@@ -178,7 +179,7 @@ class Calibrate:
         else:
             self._show(result)
         if not writable:
-            print(f"{self.run} is not writable: nothing was kept", file=sys.stderr)
+            tell_not_kept(self.run)
             return 0
         with writing(self.run):
             # No picture of other figures may stand beside these.

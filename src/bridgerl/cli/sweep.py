@@ -106,7 +106,7 @@ class Sweep:
     def _name(self, axes: list[Axis], env: str) -> str:
         if self.name is not None:
             fit = folder_name(self.name) == self.name
-            require(fit, "name", self.name, "must be letters, digits, '.', or '-', at most 64")
+            require(fit, "name", self.name, "must be Latin letters, digits, '.' or '-', at most 64")
             return self.name
         keys = [axis.key for axis in axes]
         return folder_name(" ".join([*([] if "env" in keys else [env]), *keys])) or "sweep"
@@ -114,7 +114,9 @@ class Sweep:
     def _configs(self, axes: list[Axis]) -> list[tuple[str, RunConfig]]:
         """Every combination with what tables call it."""
         count = math.prod([len(self.seeds), *(len(axis.values) for axis in axes)])
-        require(count <= MOST_RUNS, "vary", f"{count} runs", f"gives at most {MOST_RUNS}")
+        require(
+            count <= MOST_RUNS, "vary", f"{count:,} runs", f"may give {MOST_RUNS:,} runs at most"
+        )
         found = []
         for values in product(*(axis.values for axis in axes)):
             chosen = dict(zip((axis.key for axis in axes), values, strict=True))

@@ -115,11 +115,12 @@ def _resumed(run: Path, args: list[str], trusted: str) -> RunConfig:
     path = Path(os.path.abspath(run))
     near = Path(os.path.relpath(path.parents[2]))
     default = replace(default, out=path.parents[2] if ".." in near.parts else near)
-    if default.folder.absolute() != path:  # Its setting was given another name.
-        default = replace(default, name=path.parent.name)
-    if default.folder.absolute() != path:
+    renamed = replace(default, name=path.parent.name)  # Its setting was given another name.
+    fits = [each for each in (default, renamed) if each.folder.absolute() == path]
+    if not fits:
         inside = default.folder.relative_to(default.out)
         raise UserError(f"{run} must be at {inside} of some folder to go on; move it there")
+    default = fits[0]
     return parse(RunConfig, args, "train", flags_of(default), default=default)
 
 
@@ -178,7 +179,8 @@ class CheckEnv:
         """Exit 0 when the environment is fit, 2 or 3 with the reason."""
         given = {name: getattr(self, name) for name in ENVIRONMENT}
         facts = check_env(Recipe.of(replace(resolve(self.env), **given)))
-        text = f"{self.env} is fit: {facts['obs_dim']} observations, {facts['action_dim']} actions"
+        sizes = f"observations of {facts['obs_dim']} numbers, actions of {facts['action_dim']}"
+        text = f"{self.env} is fit: {sizes}"
         text += ", resumes exactly" if facts["reproducible"] else ", but does not resume exactly"
         text += ": it remembers earlier episodes" if facts["remembers"] else ""
         if facts["time_limit"] is None:

@@ -110,7 +110,7 @@ class Tune:
         words = [config.env, *(space.key for space in spaces)]
         name = self.name or folder_name(" ".join(words)) or "search"
         fit = folder_name(name) == name
-        require(fit, "name", name, "must be letters, digits, '.', or '-', at most 64")
+        require(fit, "name", name, "must be Latin letters, digits, '.' or '-', at most 64")
         return spaces, name
 
     def _jobs(self, out: Path, number: int, chosen: dict[str, str]) -> list[Job]:

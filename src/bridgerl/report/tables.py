@@ -23,7 +23,7 @@ OVERALL = ["measure", "setting", "tasks", "IQM", "95 %", "P(better than)", "P", 
 COMPARISON = ["task", "setting", "against", "measure", "seeds", "difference", "95 %"]
 COMPARISON += ["P(better)", "95 % of P"]
 COMPARED = (
-    "Setting less baseline. Where both have two or more seeds in common, differences are taken "
+    "Setting minus baseline. Where both have two or more seeds in common, differences are taken "
     "seed by seed (Student's interval; the number of seeds stands beside it), else between means "
     "(Welch's). P is the chance that a run of the setting beats one of the baseline, with a "
     "bootstrap interval, rough for few seeds. Each interval stands alone: of twenty comparisons "

@@ -25,10 +25,10 @@ def pack(folder: Path, out: Path) -> int:
     if not files:
         raise UserError(f"{folder} holds no runs, results or races to pack")
     data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_LZMA) as archive:
+    with zipfile.ZipFile(data, "w", compresslevel=9) as archive:
         for path in files:
             entry = zipfile.ZipInfo(path.relative_to(folder).as_posix(), EPOCH)
-            entry.compress_type = zipfile.ZIP_LZMA
+            entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, store.read_bytes(path))
     store.publish_file(out, data.getvalue())
     return len(files)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 SIDE = 1.15
 """Inches of a picture's width."""
+LOWER = 1.6
+"""Inches of the quantiles' height at least, however flat the pictures are."""
 VIOLIN = 0.12
 """Width of a distribution as a share of the episode."""
 
@@ -20,7 +22,9 @@ VIOLIN = 0.12
 def save_strip(path: Path, pictures: list[np.ndarray], said: Prediction, shown: np.ndarray) -> None:
     """Pictures at some steps in a row; below, quantiles over the episode and densities there."""
     n, first = len(pictures), pictures[0]
-    figure, axes = panels(2, n, width=SIDE, height=1.25 * SIDE * first.shape[0] / first.shape[1])
+    above = SIDE * first.shape[0] / first.shape[1]
+    below = max(1.5 * above, LOWER)
+    figure, axes = panels(2, n, width=SIDE, height=(above + below) / 2)
     figure.set_layout_engine("constrained", w_pad=0.01, h_pad=0.04, wspace=0.01)
     for ax, frame, i in zip(axes, pictures, shown, strict=False):
         ax.imshow(frame)
@@ -30,13 +34,13 @@ def save_strip(path: Path, pictures: list[np.ndarray], said: Prediction, shown: 
     for ax in axes[n:]:
         ax.remove()
     assert grid is not None
-    grid.set_height_ratios((2, 3))
-    below = figure.add_subplot(grid[1, :])
-    below.spines[["top", "right"]].set_visible(False)
-    draw_fan(below, said)
-    _draw_violins(below, said, shown)
-    below.set(xlabel="step", xlim=(0, max(said.steps[-1], 1)), ylim=said.limits())
-    below.set_ylabel("predicted\nreturn from here" if said.known else "predicted\nvalue from here")
+    grid.set_height_ratios((above, below))
+    lower = figure.add_subplot(grid[1, :])
+    lower.spines[["top", "right"]].set_visible(False)
+    draw_fan(lower, said)
+    _draw_violins(lower, said, shown)
+    lower.set(xlabel="step", xlim=(0, max(said.steps[-1], 1)), ylim=said.limits())
+    lower.set_ylabel("predicted\nreturn from here" if said.known else "predicted\nvalue from here")
     save(figure, path)
 
 

@@ -39,7 +39,7 @@ def read_study(path: Path) -> Study:
     if not isinstance(study, Study):
         raise UserError(f"{path} has no STUDY, e.g. STUDY = TrainingStudy(name=..., title=...)")
     if not NAME.fullmatch(study.name):
-        rule = "must be letters, digits, '.', '_' or '-', at most 64, as it names a folder"
+        rule = "must be Latin letters, digits, '.', '_' or '-', at most 64, as it names a folder"
         raise UserError(f"{path}: the study's name {study.name!r} {rule}")
     if study.name in STUDIES:
         raise UserError(f"{path}: {study.name!r} is a study of bridgerl; give yours another name")
