@@ -78,7 +78,12 @@ TABLE: list[tuple[str, str]] = [
     (f"train {TOY} -- stray", "unexpected argument 'stray'"),
     # Wrong types.
     (f"train {TOY} --steps many", "--steps takes INT, got 'many'"),
-    (f"train {TOY} --steps 1e6", "--steps takes INT, got '1e6'"),
+    (f"train {TOY} --steps 1e6", "--steps takes INT, got '1e6'; write 1000000"),
+    (f"train {TOY} --steps 100,000", "--steps takes INT, got '100,000'; write 100000"),
+    (f"train {TOY} \u2013-seed 1", "begins with a long dash; type --seed"),
+    (f"train {TOY} --critic.leraning-rate 1", "did you mean --critic.lr?"),
+    (f"train {TOY} --gamma 0.9", "did you mean --train.discount?"),
+    (f"train {TOY} --tau 0.1", "polyak?"),
     (f"train {TOY} --steps 1.0", "--steps takes INT, got '1.0'"),
     (f"train {TOY} --steps nan", "--steps takes INT, got 'nan'"),
     (f"train {TOY} --steps {'9' * 5000}", "--steps takes INT"),

@@ -20,7 +20,7 @@ from bridgerl.bench.peers import LOOK, against_the_clock
 from bridgerl.bench.table import ask, describe
 from bridgerl.config import EvalConfig, RunConfig, encode
 from bridgerl.errors import StorageFault
-from bridgerl.plots import COLORS, legend_below, panels, save
+from bridgerl.plots import COLORS, legend_below, panels, save, theme
 from bridgerl.runs import store
 from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import evaluate
@@ -175,11 +175,11 @@ def draw_race(cells: Sequence[dict[str, Any]], path: Path) -> None:
     """Return against minutes, a panel per task: a thin line per seed, a thick one for the mean."""
     envs = list(dict.fromkeys(cell["env"] for cell in cells))
     labels = list(dict.fromkeys(cell["label"] for cell in cells))
-    figure, axes = panels(1, len(envs), width=4.6, height=3.4)
+    figure, axes = panels(1, len(envs), width=4.2, height=2.8)
     for axis, env in zip(axes, envs, strict=True):
         for at, label in enumerate(labels):
             curves = [c["curve"] for c in cells if c["env"] == env and c["label"] == label]
-            color = COLORS[at % len(COLORS)]
+            color = theme().accent if at == 0 else COLORS[at % len(COLORS)]
             for curve in curves:
                 axis.plot(curve["minutes"], curve["returns"], color=color, lw=0.7, alpha=0.4)
             if curves:
@@ -188,5 +188,5 @@ def draw_race(cells: Sequence[dict[str, Any]], path: Path) -> None:
                 )
                 axis.plot(minutes, returns, color=color, lw=2, label=label)
         axis.set(title=env, xlabel="minutes of one core", ylabel="return")
-    legend_below(figure, axes[0], most=4)
+    legend_below(figure, axes[0], most=3)
     save(figure, path)

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import redirect_stderr, redirect_stdout
+from difflib import get_close_matches
 from itertools import takewhile
 from typing import Any, TypeVar
 
@@ -20,6 +21,8 @@ from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError, nearest
 
 T = TypeVar("T")
+SYNONYMS = {"learning-rate": "lr", "gamma": "discount", "tau": "polyak", "net-arch": "hidden"}
+"""Words of other libraries, and ours."""
 PROGRAM = "bridgerl"
 HELP = {"-h", "--help"}
 # The widths of hidden layers are the one flag with several values: [INT [INT ...]].
@@ -33,6 +36,9 @@ def refuse_odd_words(args: list[str]) -> None:
         flag, equals, value = word.partition("=")
         if not word or (equals and not value and flag.startswith("--")):
             raise UserError(f"{flag or before or 'an argument'} is empty; give it a value")
+        if word[0] in "–—":  # As text programs make them of two short ones.  # noqa: RUF001
+            plain = f"--{word.lstrip('-–—')}"  # noqa: RUF001
+            raise UserError(f"{word!r} begins with a long dash; type {plain}")
         name = _canonical(flag)
         if re.match(r"--[a-z]", flag) and name in seen:
             raise UserError(f"{flag} is given more than once; keep one")
@@ -120,7 +126,15 @@ def _one_line(box: str, args: list[str]) -> str:
     at = [_canonical(name) for name, _, _ in split].index(flag)
     _, equals, value = split[at]
     typed = value if equals else " ".join(takewhile(lambda w: w[:2] != "--", args[at + 1 :]))
-    return f"{flag} takes {wanted}, got {typed!r}"
+    whole = _whole_number(typed) if "INT" in wanted else None
+    return f"{flag} takes {wanted}, got {typed!r}{'' if whole is None else f'; write {whole}'}"
+
+
+def _whole_number(typed: str) -> int | None:
+    """What 1e6 and 100,000 mean."""
+    plain = re.fullmatch(r"\d{1,3}(,\d{3})+|\d{1,3}(\.\d+)?e\d", typed)
+    value = float(typed.replace(",", "")) if plain else 0.5
+    return int(value) if value.is_integer() else None
 
 
 def _why_unknown(word: str, known: Iterable[str]) -> str:
@@ -133,4 +147,13 @@ def _why_unknown(word: str, known: Iterable[str]) -> str:
         if owners:
             of = " and ".join(filter(None, [", ".join(owners[:-1]), owners[-1]]))
             return f"{flag} is a flag of {section} {of}; add --{section} {owners[0]} or drop it"
-    return f"unknown flag {flag!r}{nearest(flag, known)}"
+    return f"unknown flag {flag!r}{_synonym(flag, known) or nearest(flag, known)}"
+
+
+def _synonym(flag: str, known: Iterable[str]) -> str:
+    """`; did you mean X?` for a word that other libraries have, or the empty string."""
+    section, dot, last = flag.lstrip("-").rpartition(".")
+    close = get_close_matches(last, SYNONYMS, n=1, cutoff=0.75)
+    names = [f"--{section}{dot}{SYNONYMS[c]}" for c in close if dot] + [SYNONYMS[c] for c in close]
+    found = [k for name in names for k in known if k == name or k.endswith(f".{name}")]
+    return f"; did you mean {found[0]}?" if found else ""

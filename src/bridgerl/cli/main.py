@@ -3,6 +3,7 @@
 A verb is imported when it is called: help needs no torch, and Ctrl-C meanwhile is one line.
 """
 
+import faulthandler
 import os
 import signal
 import sys
@@ -45,6 +46,8 @@ VERBS = {
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Help leaves by SystemExit, as argparse does."""
     forgive_encodings()
+    with suppress(OSError, ValueError, AttributeError):  # Nowhere to print to.
+        faulthandler.enable()  # An environment in C may crash the process.
     ours = args is None and signal.getsignal(signal.SIGINT) == signal.default_int_handler
     try:
         if ours:
