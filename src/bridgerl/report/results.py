@@ -54,6 +54,7 @@ def summarise_source(source: Source, baseline: str | None = None) -> dict[str, A
         "counts": counts,
         "claims": claims,
         "decides": decides,
+        "paired": study.paired,
         "cells": _rows(cells, runs, study),
         "overall": _overall(samples, runs, baseline) if study.pools_tasks else [],
         "baseline": rival,

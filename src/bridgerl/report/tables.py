@@ -14,11 +14,12 @@ NORMALISED = (
     "few seeds."
 )
 VERDICTS = (
-    "A claim holds, or does not, if the 95 % interval (Welch; F for spreads) of its contrast lies "
-    "on one side of 0, each on its own; exact numbers need none. The contrast is a difference of "
-    "means, or of log ratios where gains or spreads are compared. The paper's own numbers are "
-    "judged as three seeds."
+    "A claim holds, or does not, if the 95 % interval ({how}) of its contrast lies on one side of "
+    "0, each on its own; exact numbers need none. The contrast is a difference of means, or of log "
+    "ratios where gains or spreads are compared. The paper's own numbers are judged as three seeds."
 )
+SEED_BY_SEED = "Student's, seed by seed; F for spreads"
+APART = "Welch; F for spreads"
 OVERALL = ["measure", "setting", "tasks", "IQM", "95 %", "P(better than)", "P", "95 % of P"]
 COMPARISON = ["task", "setting", "against", "measure", "seeds", "difference", "95 %"]
 COMPARISON += ["P(better)", "95 % of P"]
@@ -42,8 +43,9 @@ def notes(results: dict[str, Any]) -> dict[str, str]:
     mixed = len({row["tasks"] for row in results["overall"]}) > 1
     short = f" Runs of scale {results['scale']} are too short to decide any of them."
     measures = [f"{measure['head']}: {measure['says']}" for measure in results["measures"].values()]
+    how = VERDICTS.format(how=SEED_BY_SEED if results["paired"] else APART)
     return {
-        "Claims": EXACT if exact else VERDICTS + ("" if results["decides"] else short),
+        "Claims": EXACT if exact else how + ("" if results["decides"] else short),
         "Scores": ("" if exact else COUNTED) + "; ".join(measures) + ".",
         "Comparison": COMPARED,
         "Overall": NORMALISED + " Settings with different numbers of tasks do not compare." * mixed,
