@@ -9,16 +9,39 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from bridgerl.bench.race import draw_race
 from bridgerl.plots import COLORS, THEMES, legend_below, panels, save, theme, themed
 from bridgerl.truth import endpoint
 from bridgerl.truth.gamble_plots import draw_gambles
 from bridgerl.truth.settings import EndpointConfig
 
 HERE = Path(__file__).parent / "pictures"
-CELLS = Path(__file__).parents[1] / "evidence" / "league-random-1076.zip"
+EVIDENCE = Path(__file__).parents[1] / "evidence"
+CELLS = EVIDENCE / "league-random-1076.zip"
+RACE = EVIDENCE / "race.zip"
+RACERS = {
+    "sac+dbc": "SAC+DBC",
+    "sac+cdq": "SAC+CDQ",
+    "sbx:SAC": "sbx SAC",
+    "sbx SAC, our sizes": "sbx SAC at our sizes",
+    "sbx:TQC": "sbx TQC",
+    "sb3:SAC": "Stable-Baselines3 SAC",
+}
+EVALUATION = EVIDENCE / "evaluation.zip"
+EVALUATED = {
+    "M = 1": "DBC, one step",
+    "dbc": "DBC",
+    "iqn": "IQN",
+    "iqn, 6 levels": "IQN, 6 levels",
+    "tqc": "TQC",
+    "dsac": "DSAC-v1",
+    "cdq, one head": "one Q",
+    "cdq": "CDQ",
+}
 PROBLEMS = [f"random:{seed}" for seed in range(1076, 1088)]
 CRITICS = {
     "M = 1": "DBC, one step",
@@ -77,11 +100,62 @@ def draw_problems(path: Path) -> None:
     save(figure, path)
 
 
+def stored_race() -> list[dict[str, Any]]:
+    """Every start of the race, ours first, with the names that readers know."""
+    with zipfile.ZipFile(RACE) as file:
+        names = [name for name in file.namelist() if name.startswith("cells/")]
+        cells = [json.loads(file.read(name)) for name in names]
+    order = list(RACERS)
+    cells.sort(key=lambda cell: (cell["env"], order.index(cell["label"]), cell["seed"]))
+    return [cell | {"label": RACERS[cell["label"]]} for cell in cells]
+
+
+def draw_stored_race(path: Path) -> None:
+    """Return against minutes of one core."""
+    draw_race(stored_race(), path)
+
+
+def stored_evaluations() -> dict[tuple[str, str], dict[int, dict[str, float]]]:
+    """Scores of policy evaluation by (critic, task) and seed."""
+    found: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
+    with zipfile.ZipFile(EVALUATION) as file:
+        for name in file.namelist():
+            if name.endswith("/result.json"):
+                for cell in json.loads(file.read(name))["cells"]:
+                    by_seed = found.setdefault((cell["setting"], cell["task"]), {})
+                    by_seed[cell["seed"]] = cell["scores"]
+    return found
+
+
+def draw_evaluation(path: Path) -> None:
+    """Distance to the truth and coverage, critic by critic: a dot for every task, and the mean."""
+    scores = stored_evaluations()
+    tasks = sorted({task for _, task in scores})
+    figure, (left, right) = panels(1, 2, width=2.6, height=2.7)
+    for row, critic in enumerate(EVALUATED):
+        color = COLORS[5] if "DBC" in EVALUATED[critic] else COLORS[1]
+        for ax, score in ((left, "w1"), (right, "covers_0.8")):
+            known = [scores[critic, task].values() for task in tasks]
+            means = [100 * float(np.mean([s[score] for s in seeds])) for seeds in known]
+            ax.plot(means, [row] * len(means), "o", color=color, ms=4, alpha=0.6)
+            ax.plot(np.mean(means), row, "|", color=theme().ink, ms=14, mew=2)
+    left.set_yticks(range(len(EVALUATED)), list(EVALUATED.values()))
+    right.set_yticks(range(len(EVALUATED)), [])
+    right.axvline(80, color=theme().ink, lw=1, ls=":")
+    for ax in (left, right):
+        ax.set(ylim=(len(EVALUATED) - 0.5, -0.5), xlim=(0, None))
+    left.set_xlabel("W1 to the truth,\n% of the deviation")
+    right.set_xlabel("80 % interval covers,\n% of the returns")
+    save(figure, path)
+
+
 DRAWN: dict[str, Callable[[Path], None]] = {
     "risk": draw_gambles,
     "bridge-error": draw_errors,
     "anchor": draw_anchor,
     "problems": draw_problems,
+    "race": draw_stored_race,
+    "evaluation": draw_evaluation,
 }
 
 

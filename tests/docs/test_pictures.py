@@ -85,3 +85,26 @@ def test_stored_cells_give_the_means_of_the_page(monkeypatch: pytest.MonkeyPatch
     page = (DOCS / "results.md").read_text()
     row = dict(re.findall(r"^\| (\**(?:DBC|TQC|IQN)\**) \| (\d\.\d\d) \|", page, re.M))
     assert row == {"**DBC**": means["dbc"], "IQN": means["iqn"], "TQC": means["tqc"]}
+
+
+def test_stored_races_give_the_returns_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    formulas, lasts = importlib.import_module("formulas"), {}
+    for cell in formulas.stored_race():
+        lasts.setdefault(cell["label"], []).append(cell["curve"]["returns"][-1])
+    page = (DOCS / "results.md").read_text().partition("### A race at equal time")[2]
+    rows = {name: int(mean) for name, mean in re.findall(r"^\| ([\w+ -]+) \| (\d+) \|", page, re.M)}
+    assert {name: round(float(np.mean(values))) for name, values in lasts.items()} == {
+        name: mean for name, mean in rows.items() if name in lasts
+    }
+
+
+def test_stored_evaluations_give_the_distances_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    formulas = importlib.import_module("formulas")
+    scores, page = formulas.stored_evaluations(), (DOCS / "results.md").read_text()
+    page = page.partition("### Policy evaluation on real tasks")[2]
+    for critic, name in formulas.EVALUATED.items():
+        tasks = [by_seed for (setting, _), by_seed in scores.items() if setting == critic]
+        mean = np.mean([100 * s["w1"] for by_seed in tasks for s in by_seed.values()])
+        assert re.search(rf"^\| \**{name}\** \| {mean:.1f} \|", page, re.M), (name, mean)
