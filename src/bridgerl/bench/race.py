@@ -175,11 +175,13 @@ def draw_race(cells: Sequence[dict[str, Any]], path: Path) -> None:
     """Return against minutes, a panel per task: a thin line per seed, a thick one for the mean."""
     envs = list(dict.fromkeys(cell["env"] for cell in cells))
     labels = list(dict.fromkeys(cell["label"] for cell in cells))
+    first = theme().accent
+    palette = (first, *(color for color in COLORS[1:] if color != first))
     figure, axes = panels(1, len(envs), width=4.2, height=2.8)
     for axis, env in zip(axes, envs, strict=True):
         for at, label in enumerate(labels):
             curves = [c["curve"] for c in cells if c["env"] == env and c["label"] == label]
-            color = theme().accent if at == 0 else COLORS[at % len(COLORS)]
+            color = palette[at % len(palette)]
             for curve in curves:
                 axis.plot(curve["minutes"], curve["returns"], color=color, lw=0.7, alpha=0.4)
             if curves:
