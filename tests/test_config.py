@@ -297,6 +297,4 @@ def test_preset_paper_has_every_number_of_the_papers_tables(
 @pytest.mark.parametrize("env", ["HalfCheetah-v5", "HalfCheetah-v4", "Noisy/HalfCheetah-v5"])
 def test_what_a_preset_says_of_a_family_holds_for_every_form_of_the_task(env: str) -> None:
     lite, paper = (resolve(env, "sac", "dbc", preset).critic for preset in ("lite", "paper"))
-    assert isinstance(lite, DBCConfig)
-    assert isinstance(paper, DBCConfig)
-    assert (lite.n_drop, paper.n_drop) == (2, 0)
+    assert [critic.n_drop for critic in (lite, paper) if isinstance(critic, DBCConfig)] == [2, 0]

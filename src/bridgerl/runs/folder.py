@@ -119,9 +119,7 @@ class RunFolder:
 
     def read_config(self) -> RunConfig:
         if not os.path.isfile(self.config_file):  # Unlike Path.is_file, False for impossible names.
-            hidden = os.path.isdir(self.path) and not os.access(self.path, os.X_OK)
-            why = "it cannot be read" if hidden else f"it has no {self.config_file.name}"
-            raise UserError(f"{self.path} is not a run folder: {why}")
+            raise UserError(f"{self.path} is not a run folder: it has no {self.config_file.name}")
         return self._decoded(self.stored()["config"])
 
     def command(self) -> str:
