@@ -1,6 +1,7 @@
 """A whole bench: contenders in turns, medians, ratios; as a table, a picture and JSON."""
 
 import json
+import platform
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -86,7 +87,18 @@ def run_bench(
 
 def describe() -> dict[str, str]:
     """What a reader must know to compare figures."""
-    return {**versions(), "simd": torch.backends.cpu.get_cpu_capability()}
+    simd = torch.backends.cpu.get_cpu_capability()
+    return {**versions(), "simd": simd, "processor": _processor()}
+
+
+def _processor() -> str:
+    """Its model, as Linux names it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor())
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:
