@@ -7,10 +7,13 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+
+if TYPE_CHECKING:
+    from warm_process import WarmProcess
 
 HERE = Path(__file__).parent
 
@@ -70,3 +73,12 @@ def cli() -> Run:
         return finished(command, cwd=cwd, env=environment(**env))
 
     return run
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[WarmProcess]":
+    """A process that has imported everything and forks for every command."""
+    from warm_process import warm_process  # Which imports this file.
+
+    with warm_process(tmp_path_factory.mktemp("output")) as process:
+        yield process

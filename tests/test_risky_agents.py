@@ -1,7 +1,6 @@
 """Acting on a measure of risk: what actors are handed, what is refused, and exact resume."""
 
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from bridgerl.ops.risk import add_distortion
 from bridgerl.runs.verify import compare, verify
 from bridgerl.testing import SPEC, learn, make_batch, snapshot
 from conftest import TINY
-from warm_process import WarmProcess, warm_process
+from warm_process import WarmProcess
 
 KNOW = [name for name, kind in CRITICS.items() if kind.distributional]
 
@@ -126,12 +125,6 @@ def test_the_drop_in_takes_a_measure_and_keeps_it_in_its_file(tmp_path: Path) ->
     assert sb3.DBC.load(tmp_path / "model").config.actor.risk == "cvar:0.1"
     with pytest.raises(UserError, match="needs a critic that knows"):
         sb3.CDQ("MlpPolicy", "Pendulum-v1", actor_kwargs={"risk": "cvar:0.1"})
-
-
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
-    with warm_process(tmp_path_factory.mktemp("output")) as process:
-        yield process
 
 
 def test_refusals_are_a_line_and_leave_nothing(warm: WarmProcess, tmp_path: Path) -> None:

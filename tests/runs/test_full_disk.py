@@ -9,13 +9,7 @@ import pytest
 from bridgerl.runs.verify import compare, verify
 from conftest import TINY
 from runs.small_disk import NoDisk, enlarge, small_disk
-from warm_process import Ended, WarmProcess, warm_process
-
-
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
-    with warm_process(tmp_path_factory.mktemp("output")) as process:
-        yield process
+from warm_process import Ended, WarmProcess
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,7 @@ from bridgerl.training.replay import Replay
 from bridgerl.types import EnvSpec
 from conftest import TINY, Run, environment, finished
 from runs.tiny_runs import FLAGS, SEGMENT_ROWS, Runs, assert_same
-from warm_process import WarmProcess, warm_process
+from warm_process import WarmProcess
 
 REFERENCES = ("sac", "td3")
 
@@ -37,12 +36,6 @@ REFERENCES = ("sac", "td3")
 @pytest.fixture(autouse=True)
 def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "SEGMENT_ROWS", SEGMENT_ROWS)
-
-
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
-    with warm_process(tmp_path_factory.mktemp("output")) as process:
-        yield process
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -17,7 +16,7 @@ from bridgerl.runs import checkpoint, segments
 from bridgerl.runs.folder import RunFolder
 from bridgerl.training.replay import Replay
 from bridgerl.types import EnvSpec
-from warm_process import WarmProcess, warm_process
+from warm_process import WarmProcess
 
 # Checkpoints at steps 30, 90 and 150 are in the middle of a round: two actions are under way.
 FOUR = {"train__n_envs": "4", "save__every": "30", "train__n_step": "3"}
@@ -27,12 +26,6 @@ APART = {"env_processes": ""}
 @pytest.fixture(autouse=True)
 def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "SEGMENT_ROWS", SEGMENT_ROWS)
-
-
-@pytest.fixture(scope="module")
-def warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmProcess]:
-    with warm_process(tmp_path_factory.mktemp("output")) as process:
-        yield process
 
 
 @pytest.fixture(scope="module")

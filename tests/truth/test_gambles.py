@@ -1,7 +1,9 @@
 """Known optima under measures of risk, to go and of the whole, and agents that find them."""
 
 import json
+from statistics import NormalDist
 
+import numpy as np
 import pytest
 
 from bridgerl.cli.main import main
@@ -9,12 +11,16 @@ from bridgerl.truth.gambles import (
     ACTORS,
     CRITICS,
     LOST,
+    STAKE,
     WON,
     best_action,
     best_action_after_a_loss,
+    best_target,
     learn_actions,
     one_step,
+    pay,
     two_steps,
+    two_steps_to,
 )
 
 OPTIMA = {"mean": 1, "cvar:0.5": 0.627, "cvar:0.25": 0.393, "cvar:0.1": 0.285}
@@ -53,6 +59,25 @@ def test_of_two_steps_an_agent_minds_the_return_to_go() -> None:
     for state in (LOST, WON):
         assert actions[state] == pytest.approx(best_action("cvar:0.25"), abs=0.08)
     assert abs(actions[LOST] - best_action_after_a_loss("cvar:0.25")) > 0.1
+
+
+TARGETS = np.linspace(-30, 30, 121)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.4])
+def test_the_best_target_is_the_quantile_of_the_whole_return(share: float) -> None:
+    target = best_target(share, TARGETS)
+    # The worst cases lie after a loss: its own worst 2 * share are the worst share of all.
+    best, noise = best_action(f"cvar:{2 * share:g}"), NormalDist().inv_cdf(2 * share)
+    (edge,) = pay(np.array([best]), np.array([noise])) - STAKE
+    assert target == pytest.approx(edge, abs=0.3)
+
+
+@pytest.mark.parametrize("critic", ["cdq", "dbc"])
+def test_a_mean_that_counts_up_to_the_target_is_the_static_answer(critic: str) -> None:
+    problem = two_steps_to(best_target(0.25, TARGETS))
+    actions = learn_actions(problem, ("td3", critic), "mean", updates=2_000)
+    assert actions[LOST] == pytest.approx(best_action_after_a_loss("cvar:0.25"), abs=0.05)
 
 
 def test_the_verb_prints_a_table_and_refuses_critics_without_a_distribution(

@@ -1,7 +1,6 @@
 """A whole bench: contenders in turns, medians, ratios; as a table, a picture and JSON."""
 
 import json
-import platform
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -21,7 +20,7 @@ from bridgerl.bench.ours import FILL, isolated, measure
 from bridgerl.config import RunConfig
 from bridgerl.errors import UserError
 from bridgerl.plots import COLORS, panels, save
-from bridgerl.runs.folder import versions
+from bridgerl.runs.versions import processor, versions
 
 PEERS = {
     ("sac", "cdq"): (("stable-baselines3", "SAC"), ("sbx", "SAC")),
@@ -88,17 +87,7 @@ def run_bench(
 def describe() -> dict[str, str]:
     """What a reader must know to compare figures."""
     simd = torch.backends.cpu.get_cpu_capability()
-    return {**versions(), "simd": simd, "processor": _processor()}
-
-
-def _processor() -> str:
-    """Its model, as Linux names it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor())
+    return {**versions(), "simd": simd, "processor": processor()}
 
 
 def show(rows: Sequence[dict[str, Any]]) -> None:

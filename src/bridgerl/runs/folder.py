@@ -12,7 +12,7 @@ from bridgerl.errors import BridgeError, StorageFault, Unregistered, UserError, 
 from bridgerl.presets import command_of
 from bridgerl.runs import ending, findings, records, store
 from bridgerl.runs.lock import RunLock
-from bridgerl.runs.versions import versions as versions
+from bridgerl.runs.versions import versions
 from bridgerl.settings.lengths import warmup_of
 
 if TYPE_CHECKING:

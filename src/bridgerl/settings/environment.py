@@ -12,9 +12,10 @@ WRAPPERS = (
     *("FlattenObservation", "FrameStackObservation"),
     *("RecordEpisodeStatistics", "RepeatAction", "RescaleAction", "RescaleObservation"),
     *("ReshapeObservation", "StickyAction", "TimeAwareObservation", "TimeLimit"),
+    "TargetReturn",
 )
-"""Wrappers of Gymnasium that a run may name: they write no files, need no code, end no episode
-that goes on, and remember nothing that a checkpoint would have to keep."""
+"""Wrappers of Gymnasium, and one of ours, that a run may name: they write no files, need no code,
+end no episode that goes on, and remember nothing that a checkpoint would have to keep."""
 INSTEAD = {
     "NormalizeObservation": "use --train.normalize-obs, which a checkpoint keeps",
     "NormalizeReward": "use --train.normalize-returns, which a checkpoint keeps",

@@ -6,7 +6,6 @@ import ctypes.util
 import gc
 import hashlib
 import platform
-import re
 import signal
 import sys
 import threading
@@ -20,7 +19,7 @@ from typing import Any, ClassVar
 import torch
 
 from bridgerl.errors import UserError
-from bridgerl.runs.folder import versions
+from bridgerl.runs.versions import processor, versions
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
@@ -63,16 +62,13 @@ def check_device(device: str) -> None:
 def fingerprint(threads: int, device: str) -> dict[str, Any]:
     """Everything two runs must share for equal bits."""
     cuda = torch.device(device).type == "cuda"
-    info = Path("/proc/cpuinfo")
-    text = info.read_text(errors="replace") if info.is_file() else ""
-    cpu = re.search("^model name[^:]*:(.*)", text, re.MULTILINE)
     source = hashlib.sha256()  # Of our own code: another release may compute other bits.
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         source.update(path.read_bytes())
     return {
         "device": f"{torch.cuda.get_device_name(device)} {torch.version.cuda}" if cuda else device,
         "python": platform.python_version(),
-        "machine": f"{platform.machine()} {cpu[1].strip() if cpu else platform.processor()}",
+        "machine": f"{platform.machine()} {processor()}",
         "simd": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
         "arithmetic": _arithmetic(threads, device),

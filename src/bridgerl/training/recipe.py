@@ -18,6 +18,7 @@ from bridgerl.errors import UserError, install, nearest
 from bridgerl.runs.trust import BY_HAND, find_modules_here, imported, require_findable, script
 from bridgerl.settings.environment import read_object, read_wrapper
 from bridgerl.training.limits import told_limit, with_limit
+from bridgerl.training.target import TargetReturn
 
 MakeEnv = Callable[..., gym.Env[Any, Any]]
 
@@ -187,9 +188,11 @@ def describe(recipe: Recipe) -> dict[str, Any]:
 
 
 def _wrapper(name: str) -> Any:
-    """A wrapper of Gymnasium, or one of the user's own."""
+    """A wrapper of Gymnasium, of ours, or one of the user's own."""
     if ":" in name:
         return load_named(name, "--env-wrappers")
+    if name == TargetReturn.__name__:
+        return TargetReturn
     found = getattr(gym.wrappers, name, None)
     if found is None:
         raise UserError(f"{name} is not in Gymnasium {gym.__version__}; pip install -U gymnasium")

@@ -34,7 +34,7 @@ def ways_of(run: Path, episodes: int = EPISODES, seed: int = 0) -> list[Way]:
 
 
 def _places(steps: Sequence[tuple[np.ndarray, Outcome]]) -> Way:
-    return np.stack([*(obs for obs, _ in steps), steps[-1][1].obs])
+    return np.stack([*(obs for obs, _ in steps), steps[-1][1].obs])[:, :2]  # A target may follow.
 
 
 def enters_disc(way: Way) -> bool:

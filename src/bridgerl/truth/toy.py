@@ -21,7 +21,7 @@ from bridgerl.errors import NumericFault
 from bridgerl.ops.levels import normal_quantiles
 from bridgerl.plots import COLORS, legend_below, panels, save, theme
 from bridgerl.presets import resolve
-from bridgerl.runs.folder import versions
+from bridgerl.runs.versions import versions
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.training.process import tuned_process
 from bridgerl.truth.flow import FlowConfig

@@ -18,8 +18,9 @@ from bridgerl.config import decode, decode_fields
 from bridgerl.errors import BridgeError, Busy, StorageFault, printable
 from bridgerl.runs import store
 from bridgerl.runs.console import forgive_encodings
-from bridgerl.runs.folder import RunFolder, versions
+from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.result import RESULT, Result, ResultCell, write_result
+from bridgerl.runs.versions import versions
 from bridgerl.studies.endpoint_bias import rule_name
 from bridgerl.studies.evaluation import SCORES
 from bridgerl.studies.jobs import Job, evaluation_cell, job_from, league_cell
