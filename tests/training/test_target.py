@@ -58,6 +58,12 @@ def test_targets_are_drawn_anew_and_come_back_with_the_episode() -> None:
     assert float(task.reset(7)[-1]) == targets[7]
 
 
+def test_a_reset_may_name_its_target() -> None:
+    env = TargetReturn(gym.make("Pendulum-v1"), -9, 9)
+    assert env.reset(seed=0, options={"target": -250})[0][-1] == -250
+    assert -9 <= env.reset(seed=0)[0][-1] <= 9
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -21,7 +21,8 @@ class TargetReturn(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
 
     A reward r counts m+ - (m - r)+ and leaves m' = (m - r) / discount missing, which observations
     tell. All that counts in an episode of return G and target b adds up to b+ - (b - G)+. Every
-    episode draws its target between `low` and `high`. `info` keeps the task's own reward as "paid".
+    episode draws its target between `low` and `high`, or `reset(options={"target": b})` names it.
+    `info` keeps the task's own reward as "paid".
     """
 
     def __init__(
@@ -47,10 +48,12 @@ class TargetReturn(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin with a target of its own."""
-        obs, info = super().reset(seed=seed, options=options)
+        """Begin with a target: that of `options`, or one that is drawn."""
+        mine = dict(options or {})
+        given = mine.pop("target", None)
+        obs, info = super().reset(seed=seed, options=mine or None)
         # From the task's own generator: the same seed gives the same episode.
-        self._missing = float(self.np_random.uniform(*self._range))
+        self._missing = float(self.np_random.uniform(*self._range) if given is None else given)
         return self._told(obs), info
 
     def step(
