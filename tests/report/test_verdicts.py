@@ -38,3 +38,29 @@ def test_overall_weighs_every_task_by_its_unit() -> None:
     assert verdict.value == pytest.approx((0.2 - 0.1) / 2)
     assert verdict.word == "holds"
     assert stats.judge(claim, {k: v for k, v in cells.items() if k[1] == "x"}).word == "not run"
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_as_many_seeds_as_are_said_to_be_needed_decide_four_of_five_times(paired: bool) -> None:
+    rng, names = np.random.default_rng(5), (("a", "t"), ("b", "t"))
+
+    def verdict(scores: np.ndarray) -> stats.Verdict:
+        cells = {name: stats.summarise(list(row)) for name, row in zip(names, scores, strict=True)}
+        seeds = {name: dict(enumerate(row)) for name, row in zip(names, scores, strict=True)}
+        return stats.judge(Beats("a", "b", "t"), cells, seeds=seeds if paired else None)
+
+    # All deviations are 1, and seeds share nothing.
+    gap = np.array([[1.0], [0.0]])
+    corners = np.array([[1.0, 1, -1, -1], [1, -1, 1, -1]]) * np.sqrt(3) / 2
+    few = verdict(corners + gap)
+    assert few.word == stats.UNDECIDED
+    assert few.seeds is not None
+    tries = [verdict(rng.normal(size=(2, few.seeds)) + gap).word for _ in range(1_000)]
+    assert tries.count(stats.HOLDS) / 1_000 == pytest.approx(stats.POWER, abs=0.04)
+
+
+def test_nobody_is_sent_for_seeds_that_decide_nothing() -> None:
+    cells = {("a", "t"): Cell(1.0, 3.0, 5), ("b", "t"): Cell(1.0, 3.0, 5)}
+    assert stats.judge(Beats("a", "b", "t"), cells).seeds is None
+    far = cells | {("a", "t"): Cell(9.0, 3.0, 5)}
+    assert stats.judge(Beats("a", "b", "t"), far).seeds is None  # It is decided.

@@ -35,6 +35,24 @@ def test_the_example_runs_and_its_claims_are_judged(
     assert claims in (folder / "results.md").read_text()
 
 
+def test_seeds_of_earlier_calls_stay_in_the_report_and_in_its_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr("bridgerl.cli.campaign.Pool", Inline)
+    words = ["reproduce", str(EXAMPLE), "--out", str(tmp_path / "all"), "--json"]
+    for seed in ("4", "0"):
+        assert main([*words, "--seeds", seed, "--only", "sac+cdq"]) == 0
+    results = build_report(tmp_path / "all" / "smoke" / "pendulum", study=read_study(EXAMPLE))
+    assert (results["planned"], results["finished"]) == (6, 2)  # Three settings, seeds 0 and 4.
+
+    archive = tmp_path / "scores.zip"
+    assert main(["pack", str(tmp_path / "all"), str(archive)]) == 0
+    capsys.readouterr()
+    assert main(["report", str(archive), "--study-file", str(EXAMPLE), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["finished"], again["claims"]) == (2, results["claims"])
+
+
 def test_a_dry_run_of_the_example_writes_nothing(tmp_path: Path, capsys: Capture) -> None:
     words = ["reproduce", str(EXAMPLE), "--scale", "cpu", "--out", str(tmp_path / "new")]
     assert main([*words, "--dry-run"]) == 0

@@ -12,6 +12,7 @@ import tyro
 from bridgerl.errors import printable
 from bridgerl.report.build import build_report
 from bridgerl.runs.archive import unpack
+from bridgerl.studies.manifest import study_inside
 from bridgerl.studies.own import read_study
 
 
@@ -58,7 +59,8 @@ class Report:
             folder = Path(place) / self.folder.stem  # The page's title.
             folder.mkdir()
             unpack(self.folder, folder)
-            return build(folder, self.out or self.folder.with_suffix(".html"))
+            page = self.out or self.folder.with_suffix(".html")
+            return build(study_inside(folder), page) | {"rest": None}  # The folder will be gone.
 
 
 def outline(results: dict[str, Any]) -> list[str]:

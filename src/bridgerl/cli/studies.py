@@ -24,7 +24,7 @@ from bridgerl.cli.output import progress
 from bridgerl.errors import require, require_seeds, require_some
 from bridgerl.studies import SCALES
 from bridgerl.studies.jobs import Job
-from bridgerl.studies.manifest import Manifest
+from bridgerl.studies.manifest import Manifest, begun_seeds, seeds_of
 from bridgerl.studies.own import find_study
 from bridgerl.studies.run.cost import estimate, measure_costs
 
@@ -59,8 +59,11 @@ class _Selection:
                 require_some(name, values)
         require_seeds("seeds", *(self.seeds or ()))
         check_machines(self.workers, self.gpus)
-        study, device = find_study(self.study), "cuda" if self.gpus else "cpu"
-        return study.jobs(self.scale, out, self.seeds, device)
+        return self.jobs_of(out, self.seeds)
+
+    def jobs_of(self, out: Path, seeds: tuple[int, ...] | None) -> list[Job]:
+        device = "cuda" if self.gpus else "cpu"
+        return find_study(self.study).jobs(self.scale, out, seeds, device)
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,8 @@ def _duration(hours: float) -> str:
 class Reproduce(_Selection):
     """Run a table or figure of the paper, or what is left of it, and write its report.
 
-    Finished runs are skipped, broken ones resumed; Ctrl-C loses nothing.
+    Finished runs are skipped, broken ones resumed; Ctrl-C loses nothing. The report also shows
+    seeds that an earlier call has begun.
     Example: bridgerl reproduce main --scale cpu --only HalfCheetah-v5
     """
 
@@ -141,14 +145,21 @@ class Reproduce(_Selection):
         """Run what is left, report; 0 when all is done, 1 when not, 128 + n after a signal."""
         # Workers of a cluster have working folders of their own.
         out = self.out if self.ray is None else self.out.absolute()
-        everything = self.all_jobs(out)
-        jobs = select(everything, self.only)
+        asked = self.all_jobs(out)
+        jobs = select(asked, self.only)
         if self.dry_run:
             list_jobs(jobs, as_json=self.json)
             return 0
         study = find_study(self.study)
-        folders = {job.folder: job for job in everything}
-        manifest = Manifest(study.name, self.scale, self.seeds, self.gpus, folders)
         title, inside = f"{study.name} at scale {self.scale}", f"{self.scale}/{study.name}"
+        seeds = self._seeds_so_far(asked, out / inside)
+        folders = {job.folder: job for job in self.jobs_of(out, seeds)}
+        manifest = Manifest(study.name, self.scale, seeds, self.gpus, folders)
         how = (self.workers, self.ray, self.gpus, self.report, self.json)
         return Campaign(title, out, inside, *how, study=study).run(jobs, manifest)
+
+    def _seeds_so_far(self, asked: list[Job], folder: Path) -> tuple[int, ...] | None:
+        """Those of this call and of earlier ones; None if they are the study's own."""
+        seeds = seeds_of(asked) | begun_seeds(folder)
+        own = seeds_of(self.jobs_of(Path(), None))
+        return None if seeds == own else tuple(sorted(seeds))

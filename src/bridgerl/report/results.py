@@ -156,7 +156,7 @@ def _claim(
 
 
 def _verdict(verdict: stats.Verdict) -> dict[str, Any]:
-    said = {"word": verdict.word, "value": verdict.value, "reason": verdict.reason}
+    said = {key: getattr(verdict, key) for key in ("word", "value", "reason", "seeds")}
     return said | _ends("", verdict.interval)
 
 

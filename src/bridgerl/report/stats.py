@@ -1,6 +1,7 @@
 """Uncertainty of few seeds: IQM, probability of improvement, intervals and verdicts of claims."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ from bridgerl.studies.claims import Alike, Cell, Cells, Claim, Contrast, SpreadC
 LEVEL = 0.95
 TAILS = (1 - LEVEL) / 2, (1 + LEVEL) / 2
 REPS = 2_000
+POWER, MOST_SEEDS = 0.8, 1_000
+"""Share of studies that should find what is there, and seeds that nobody runs."""
 HOLDS, FAILS, UNDECIDED, NOT_RUN = "holds", "does not hold", "undecided", "not run"
 WORDS = (HOLDS, FAILS, UNDECIDED, NOT_RUN)
 Tasks = Sequence[Array]  # Scores of every task's seeds.
@@ -94,19 +97,51 @@ def contrast_interval(contrast: Contrast | SpreadContrast, cells: Cells) -> Inte
         ends = stats.f.ppf(TAILS, contrast.wide.n - 1, contrast.narrow.n - 1)
         high, low = (contrast.value - math.log(end) for end in ends)
         return Interval(low, high)
+    return _around(contrast.value, _error(contrast, cells))
+
+
+class Error(NamedTuple):
+    """The standard error of a contrast, and its degrees of freedom."""
+
+    size: float
+    freedom: float = math.inf
+
+
+def _around(value: float, error: Error) -> Interval:
+    """Student's interval."""
+    half = float(stats.t.ppf(TAILS[1], error.freedom)) * error.size
+    return Interval(value - half, value + half)
+
+
+def _error(contrast: Contrast, cells: Cells) -> Error:
+    """Welch's."""
     parts = [(slope, cells[setting, task]) for slope, setting, task in contrast.terms]
     variances = [0.0 if c.exact else slope**2 * c.std**2 / c.n for slope, c in parts]
     variance = sum(variances)
-    if variance == 0:
-        return Interval(contrast.value, contrast.value)
-    if not math.isfinite(variance):
-        return Interval(math.nan, math.nan)
+    if variance == 0 or not math.isfinite(variance):
+        return Error(0.0 if variance == 0 else math.nan)
     # Shares, because squares of tiny variances would vanish.
     shares = [
         (v / variance) ** 2 / (c.n - 1) for v, (_, c) in zip(variances, parts, strict=True) if v
     ]
-    half = float(stats.t.ppf(TAILS[1], 1 / sum(shares))) * math.sqrt(variance)
-    return Interval(contrast.value - half, contrast.value + half)
+    return Error(math.sqrt(variance), 1 / sum(shares))
+
+
+def seeds_needed(value: float, error: Error, n: int) -> int | None:
+    """Seeds that tell a contrast of this size from 0 in four of five tries, by n that there are.
+
+    None if it would take more than MOST_SEEDS, or if nothing is known of its error.
+    """
+
+    def reach(seeds: int) -> float:
+        """The smallest contrast that so many seeds find."""
+        freedom = error.freedom * (seeds - 1) / (n - 1)
+        sizes = stats.t.ppf([TAILS[1], POWER], freedom)
+        return float(sizes.sum()) * error.size * math.sqrt(n / seeds)
+
+    if not reach(MOST_SEEDS) <= abs(value):
+        return None
+    return 2 + bisect_left(range(2, MOST_SEEDS), True, key=lambda k: reach(k) <= abs(value))
 
 
 class Verdict(NamedTuple):
@@ -116,6 +151,8 @@ class Verdict(NamedTuple):
     value: float | None = None
     interval: Interval | None = None
     reason: str = ""
+    seeds: int | None = None
+    """How many would probably decide what is undecided."""
 
 
 Seeds = Mapping[tuple[str, str], Mapping[Any, float]]
@@ -124,13 +161,19 @@ Seeds = Mapping[tuple[str, str], Mapping[Any, float]]
 
 def seeds_interval(contrast: Contrast, seeds: Seeds) -> Interval | None:
     """Student's interval of a contrast over the seeds that all its settings have; two or more."""
+    found = _paired(contrast, seeds)
+    return found and _around(*found)
+
+
+def _paired(contrast: Contrast, seeds: Seeds) -> tuple[float, Error] | None:
+    """Mean over common seeds and its error."""
     parts = [(slope, seeds[setting, task]) for slope, setting, task in contrast.terms]
     common = sorted(set.intersection(*(set(scores) for _, scores in parts)), key=str)
-    if len(common) < 2:
+    n = len(common)
+    if n < 2:
         return None
     sums = np.array([sum(slope * scores[seed] for slope, scores in parts) for seed in common])
-    low, high = mean_interval(sums)
-    return Interval(float(low), float(high))
+    return float(sums.mean()), Error(float(sums.std(ddof=1)) / math.sqrt(n), n - 1)
 
 
 def judge(
@@ -155,9 +198,12 @@ def judge(
         return Verdict(UNDECIDED, reason="a ratio needs positive numbers")
     if all(c.std == 0 for c in own) and not exact:
         return Verdict(UNDECIDED, value, reason="equal seeds tell nothing of their spread")
-    interval = contrast_interval(contrast, cells)
-    if seeds is not None and isinstance(contrast, Contrast):
-        interval = seeds_interval(contrast, seeds) or interval
+    interval, needed = contrast_interval(contrast, cells), None
+    if isinstance(contrast, Contrast):
+        paired = None if seeds is None else _paired(contrast, seeds)
+        centre, error = paired or (value, _error(contrast, cells))
+        interval = _around(centre, error)
+        needed = seeds_needed(value, error, min((c.n for c in own if not c.exact), default=2))
     low, high = interval
     if not decides and not exact:
         return Verdict(UNDECIDED, value, interval, "runs of this scale decide nothing")
@@ -168,4 +214,4 @@ def judge(
         return Verdict(word, value, interval, f"alike within {margin:.3g}")
     if low > 0 or high < 0:
         return Verdict(HOLDS if low > 0 else FAILS, value, interval)
-    return Verdict(UNDECIDED, value, interval, "the interval contains 0")
+    return Verdict(UNDECIDED, value, interval, "the interval contains 0", needed)

@@ -1,12 +1,14 @@
 """study.json: which jobs make up a study, for its report and for whoever goes on with it."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from bridgerl.errors import BridgeError, StorageFault
 from bridgerl.runs import store
+from bridgerl.runs.search import walk
 from bridgerl.studies.jobs import Job, job_from
 
 MANIFEST, FORMAT = "study.json", 2
@@ -50,3 +52,23 @@ def read_manifest(folder: Path) -> Manifest:
     except (KeyError, TypeError, ValueError, OverflowError, BridgeError) as error:
         raise StorageFault(f"{MANIFEST} is not one of ours: {error!r}") from None
     return Manifest(study, scale, seeds, gpus, jobs, command)
+
+
+def study_inside(folder: Path) -> Path:
+    """The folder of the one study that lies in a folder, or the folder itself."""
+    found = [path for path, files in walk(folder) if MANIFEST in files]
+    return found[0] if len(found) == 1 else folder
+
+
+def begun_seeds(folder: Path) -> set[int]:
+    """Seeds of a study's folder that have a run, finished or not."""
+    try:
+        jobs = read_manifest(folder).jobs
+    except (OSError, BridgeError):
+        return set()
+    return seeds_of(job for path, job in jobs.items() if path.is_dir())
+
+
+def seeds_of(jobs: Iterable[Job]) -> set[int]:
+    """Seeds of jobs; what follows from formulas has none."""
+    return {job.seed for job in jobs if job.seed is not None}
