@@ -9,6 +9,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -18,7 +19,13 @@ from bridgerl.cli.main import VERBS, load
 from bridgerl.cli.train import _description
 from bridgerl.critics import CRITICS
 from bridgerl.presets import PRESETS, TASKS, resolve
+from bridgerl.report.load import load as load_source
+from bridgerl.report.results import summarise_source
+from bridgerl.report.stats import NOT_RUN, UNDECIDED
+from bridgerl.report.tables import contrast_text
+from bridgerl.runs.archive import unpack
 from bridgerl.studies import SCALES, STUDIES
+from bridgerl.studies.manifest import study_inside
 
 ROOT = Path(__file__).parents[2]
 MARK = re.compile(r"^<!-- generated: ([\w -]+) -->$", re.M)
@@ -150,6 +157,31 @@ def studies() -> str:
     return "\n".join(rows)
 
 
+def verdicts(archive: str, measure: str) -> str:
+    """What stored scores say of a study's claims: one row each, those not run below in a line."""
+    with TemporaryDirectory() as place:
+        unpack(ROOT / "evidence" / f"{archive}.zip", Path(place))
+        source = load_source(study_inside(Path(place)))
+    judged = {c["text"]: c["verdicts"][measure] for c in summarise_source(source)["claims"]}
+    lines = ["| claim | task | verdict | difference, 95 % | seeds to decide |", "|---" * 5 + "|"]
+    before, idle = "", []
+    for claim in source.study.claims:
+        verdict = judged[claim.text]
+        if verdict["word"] == NOT_RUN:
+            idle.append(claim.text)
+            continue
+        name = claim.text.removesuffix(f" on {claim.task}").partition(" over ")[0]
+        word = verdict["word"] if verdict["word"] == UNDECIDED else f"**{verdict['word']}**"
+        more = str(verdict["seeds"] or "") if verdict["word"] == UNDECIDED else ""
+        number = contrast_text(verdict | {"seeds": None})
+        shown = "" if name == before else f"`{name}`"
+        lines.append(f"| {shown} | {claim.task} | {word} | {number} | {more} |")
+        before = name
+    finished = sum(run.finished for run in source.runs)
+    lines += ["", f"{finished} of {len(source.runs)} runs are done; {len(idle)} claims wait for one."]
+    return "\n".join(lines)
+
+
 def page(name: str) -> str:
     """A page of the repository's root, its links made for the site."""
     text = (ROOT / f"{name}.md").read_text()
@@ -161,5 +193,6 @@ KINDS: dict[str, Callable[..., str]] = {
     "settings": settings,
     "commands": commands,
     "studies": studies,
+    "verdicts": verdicts,
     "page": page,
 }
