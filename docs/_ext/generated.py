@@ -178,7 +178,10 @@ def verdicts(archive: str, measure: str) -> str:
         lines.append(f"| {shown} | {claim.task} | {word} | {number} | {more} |")
         before = name
     finished = sum(run.finished for run in source.runs)
-    lines += ["", f"{finished} of {len(source.runs)} runs are done; {len(idle)} claims wait for one."]
+    lines += [
+        "",
+        f"{finished} of {len(source.runs)} runs are done; {len(idle)} claims wait for one.",
+    ]
     return "\n".join(lines)
 
 
