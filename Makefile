@@ -27,7 +27,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.installed-dev
-	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -E -q -W --keep-going -b html docs docs/_build/html
 
 # The wheel is installed and asked for its version where nothing else is.
 dist:

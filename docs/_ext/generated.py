@@ -25,7 +25,6 @@ from bridgerl.report.stats import NOT_RUN, UNDECIDED
 from bridgerl.report.tables import contrast_text
 from bridgerl.runs.archive import unpack
 from bridgerl.studies import SCALES, STUDIES
-from bridgerl.studies.manifest import study_inside
 
 ROOT = Path(__file__).parents[2]
 MARK = re.compile(r"^<!-- generated: ([\w -]+) -->$", re.M)
@@ -158,17 +157,17 @@ def studies() -> str:
 
 
 def verdicts(archive: str, measure: str) -> str:
-    """What stored scores say of a study's claims: one row each, those not run below in a line."""
+    """What stored scores say of a study's claims: a row each, and how many were not run."""
     with TemporaryDirectory() as place:
         unpack(ROOT / "evidence" / f"{archive}.zip", Path(place))
-        source = load_source(study_inside(Path(place)))
+        source = load_source(Path(place))
     judged = {c["text"]: c["verdicts"][measure] for c in summarise_source(source)["claims"]}
     lines = ["| claim | task | verdict | difference, 95 % | seeds to decide |", "|---" * 5 + "|"]
-    before, idle = "", []
+    before, idle = "", 0
     for claim in source.study.claims:
         verdict = judged[claim.text]
         if verdict["word"] == NOT_RUN:
-            idle.append(claim.text)
+            idle += 1
             continue
         name = claim.text.removesuffix(f" on {claim.task}").partition(" over ")[0]
         word = verdict["word"] if verdict["word"] == UNDECIDED else f"**{verdict['word']}**"
@@ -180,7 +179,7 @@ def verdicts(archive: str, measure: str) -> str:
     finished = sum(run.finished for run in source.runs)
     lines += [
         "",
-        f"{finished} of {len(source.runs)} runs are done; {len(idle)} claims wait for one.",
+        f"{finished} of {len(source.runs)} runs are done; {idle} claims wait for one.",
     ]
     return "\n".join(lines)
 

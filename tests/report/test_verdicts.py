@@ -62,5 +62,31 @@ def test_as_many_seeds_as_are_said_to_be_needed_decide_four_of_five_times(paired
 def test_nobody_is_sent_for_seeds_that_decide_nothing() -> None:
     cells = {("a", "t"): Cell(1.0, 3.0, 5), ("b", "t"): Cell(1.0, 3.0, 5)}
     assert stats.judge(Beats("a", "b", "t"), cells).seeds is None
+    same = {("a", "t"): {0: 1.0, 1: 2.0}, ("b", "t"): {0: 1.0, 1: 2.0}}
+    ties = {key: stats.summarise(list(x.values())) for key, x in same.items()}
+    assert stats.judge(Beats("a", "b", "t"), ties, seeds=same).seeds is None
     far = cells | {("a", "t"): Cell(9.0, 3.0, 5)}
     assert stats.judge(Beats("a", "b", "t"), far).seeds is None  # It is decided.
+
+
+def test_seeds_that_are_needed_are_those_of_each_setting() -> None:
+    claim = Beats("a", "b", "t")
+    few = {("a", "t"): Cell(1.0, 3.0, 3), ("b", "t"): Cell(0.0, 3.0, 30)}
+    even = {key: cell._replace(n=20) for key, cell in few.items()}
+    needed = stats.judge(claim, few).seeds
+    assert needed == stats.judge(claim, even).seeds
+    # The usual table: two groups, a third of a deviation, power 0.8.
+    assert needed == pytest.approx(143, abs=2)
+
+
+def test_pairs_count_by_the_seeds_that_both_have() -> None:
+    rng, claim = np.random.default_rng(1), Beats("a", "b", "t")
+    scores = {"a": dict(enumerate(rng.normal(0.4, 1, 10))), "b": {}}
+    scores["b"] = {seed: rng.normal() for seed in range(7, 17)}
+    cells = {(name, "t"): stats.summarise(list(x.values())) for name, x in scores.items()}
+    verdict = stats.judge(claim, cells, seeds={(name, "t"): x for name, x in scores.items()})
+    gaps = np.array([scores["a"][seed] - scores["b"][seed] for seed in (7, 8, 9)])
+    assert verdict.value == pytest.approx(gaps.mean())
+    alone = {("a", "t"): dict(enumerate(gaps)), ("b", "t"): dict(enumerate(np.zeros(3)))}
+    cells = {key: stats.summarise(list(x.values())) for key, x in alone.items()}
+    assert verdict.seeds == stats.judge(claim, cells, seeds=alone).seeds

@@ -90,3 +90,15 @@ def test_a_file_that_is_no_study_is_refused_in_one_line(
     assert (out, err.count("\n")) == ("", 1)
     assert says in err
     assert not (tmp_path / "new").exists()
+
+
+def test_runs_that_are_not_the_studys_are_not_hidden_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr("bridgerl.cli.campaign.Pool", Inline)
+    words = ["reproduce", str(EXAMPLE), "--out", str(tmp_path), "--seeds", "0", "--json"]
+    assert main([*words, "--only", "sac+cdq"]) == 0
+    (run,) = (tmp_path / "smoke" / "runs").rglob("seed0")
+    shutil.copytree(run, tmp_path / "mine" / "seed0")
+    results = build_report(tmp_path, study=read_study(EXAMPLE))
+    assert (results["planned"], results["claims"]) == (2, [])

@@ -2,6 +2,7 @@
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -15,6 +16,15 @@ from bridgerl.training.recipe import Recipe
 from bridgerl.training.target import TargetReturn, counted
 from conftest import TINY
 from warm_process import WarmProcess
+
+
+class OwnNoise(gym.Env[np.ndarray, np.ndarray]):
+    """Knows no seed."""
+
+    observation_space = action_space = gym.spaces.Box(-1, 1, (1,))
+
+    def reset(self, **_: Any) -> tuple[np.ndarray, dict[str, Any]]:
+        return np.zeros(1), {}
 
 
 @pytest.mark.parametrize("discount", [1.0, 0.97])
@@ -55,6 +65,8 @@ def test_targets_are_drawn_anew_and_come_back_with_the_episode() -> None:
     assert len(set(targets)) == 20
     assert -9 <= min(targets) < -4
     assert 4 < max(targets) <= 9
+    own = TargetReturn(OwnNoise(), -9, 9)
+    assert own.reset(seed=5)[0][-1] == own.reset(seed=5)[0][-1]
     assert float(task.reset(7)[-1]) == targets[7]
 
 
@@ -62,6 +74,8 @@ def test_a_reset_may_name_its_target() -> None:
     env = TargetReturn(gym.make("Pendulum-v1"), -9, 9)
     assert env.reset(seed=0, options={"target": -250})[0][-1] == -250
     assert -9 <= env.reset(seed=0)[0][-1] <= 9
+    with pytest.raises(UserError, match="finite target"):
+        env.reset(options={"target": np.inf})
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,15 @@
 """Known optima under measures of risk, to go and of the whole, and agents that find them."""
 
 import json
+from dataclasses import replace
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import pytest
 
 from bridgerl.cli.main import main
+from bridgerl.training.target import counted
 from bridgerl.truth.gambles import (
     ACTORS,
     CRITICS,
@@ -15,13 +18,12 @@ from bridgerl.truth.gambles import (
     WON,
     best_action,
     best_action_after_a_loss,
-    best_target,
     learn_actions,
     one_step,
     pay,
     two_steps,
-    two_steps_to,
 )
+from bridgerl.truth.problems import Transition
 
 OPTIMA = {"mean": 1, "cvar:0.5": 0.627, "cvar:0.25": 0.393, "cvar:0.1": 0.285}
 OPTIMA |= {"wang:0.75": 0.667, "mean-std:0.75": 0.667, "entropic:0.5": 0.464}
@@ -61,22 +63,41 @@ def test_of_two_steps_an_agent_minds_the_return_to_go() -> None:
     assert abs(actions[LOST] - best_action_after_a_loss("cvar:0.25")) > 0.1
 
 
-TARGETS = np.linspace(-30, 30, 121)
+def target_of(share: float) -> float:
+    """The quantile at `share` of the whole return, when the action after a loss is the static one.
+
+    The worst cases all lie after a loss: its own worst 2 * share are the worst share of all.
+    """
+    best, noise = best_action(f"cvar:{2 * share:g}"), NormalDist().inv_cdf(2 * share)
+    return float(pay(np.array(best), np.array(noise))) - STAKE
 
 
 @pytest.mark.parametrize("share", [0.1, 0.25, 0.4])
 def test_the_best_target_is_the_quantile_of_the_whole_return(share: float) -> None:
-    target = best_target(share, TARGETS)
-    # The worst cases lie after a loss: its own worst 2 * share are the worst share of all.
-    best, noise = best_action(f"cvar:{2 * share:g}"), NormalDist().inv_cdf(2 * share)
-    (edge,) = pay(np.array([best]), np.array([noise])) - STAKE
-    assert target == pytest.approx(edge, abs=0.3)
+    noise = np.array([NormalDist().inv_cdf((i + 0.5) / 500) for i in range(500)])
+    payoffs = pay(np.linspace(0, 1, 501)[:, None], noise)
+
+    def worth(b: float) -> float:
+        """B - E(b - G)+ / share, the action after either side of the coin being the best for it."""
+        missing = (b + STAKE, b - STAKE)
+        short = [np.maximum(m - payoffs, 0).mean(1).min() for m in missing]
+        return b - float(np.mean(short)) / share
+
+    tried = np.linspace(-30, 30, 121)
+    best = tried[np.argmax([worth(float(b)) for b in tried])]
+    assert best == pytest.approx(target_of(share), abs=0.3)
 
 
 @pytest.mark.parametrize("critic", ["cdq", "dbc"])
 def test_a_mean_that_counts_up_to_the_target_is_the_static_answer(critic: str) -> None:
-    problem = two_steps_to(best_target(0.25, TARGETS))
-    actions = learn_actions(problem, ("td3", critic), "mean", updates=2_000)
+    coin, target = two_steps(), target_of(0.25)
+    after = (target - np.array([0.0, -STAKE, STAKE])) / (1.0, coin.discount, coin.discount)
+
+    def step(state: Any, action: Any, rng: np.random.Generator) -> Transition:
+        out = coin.step(state, action, rng)
+        return out._replace(reward=counted(after[state], out.reward))
+
+    actions = learn_actions(replace(coin, step=step), ("td3", critic), "mean", updates=2_000)
     assert actions[LOST] == pytest.approx(best_action_after_a_loss("cvar:0.25"), abs=0.05)
 
 

@@ -12,7 +12,6 @@ import tyro
 from bridgerl.errors import printable
 from bridgerl.report.build import build_report
 from bridgerl.runs.archive import unpack
-from bridgerl.studies.manifest import study_inside
 from bridgerl.studies.own import read_study
 
 
@@ -60,7 +59,7 @@ class Report:
             folder.mkdir()
             unpack(self.folder, folder)
             page = self.out or self.folder.with_suffix(".html")
-            return build(study_inside(folder), page) | {"rest": None}  # The folder will be gone.
+            return build(folder, page) | {"rest": None}  # The folder will be gone.
 
 
 def outline(results: dict[str, Any]) -> list[str]:

@@ -24,7 +24,7 @@ from bridgerl.cli.output import progress
 from bridgerl.errors import require, require_seeds, require_some
 from bridgerl.studies import SCALES
 from bridgerl.studies.jobs import Job
-from bridgerl.studies.manifest import Manifest, begun_seeds, seeds_of
+from bridgerl.studies.manifest import Manifest, asked_seeds, seeds_of
 from bridgerl.studies.own import find_study
 from bridgerl.studies.run.cost import estimate, measure_costs
 
@@ -130,7 +130,7 @@ class Reproduce(_Selection):
     """Run a table or figure of the paper, or what is left of it, and write its report.
 
     Finished runs are skipped, broken ones resumed; Ctrl-C loses nothing. The report also shows
-    seeds that an earlier call has begun.
+    the seeds of earlier calls.
     Example: bridgerl reproduce main --scale cpu --only HalfCheetah-v5
     """
 
@@ -160,6 +160,6 @@ class Reproduce(_Selection):
 
     def _seeds_so_far(self, asked: list[Job], folder: Path) -> tuple[int, ...] | None:
         """Those of this call and of earlier ones; None if they are the study's own."""
-        seeds = seeds_of(asked) | begun_seeds(folder)
+        seeds = seeds_of(asked) | asked_seeds(folder)
         own = seeds_of(self.jobs_of(Path(), None))
         return None if seeds == own else tuple(sorted(seeds))

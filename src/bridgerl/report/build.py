@@ -55,7 +55,7 @@ def build_report(
     except OSError as error:
         raise UserError(f"{page} cannot be written: {error.strerror}; change --out") from None
     done = all(run.finished for run in source.runs)
-    rest = None if done else _rest(folder, source.manifest)
+    rest = None if done else _rest(source.folder, source.manifest)
     return results | {"page": str(page), "rest": rest}
 
 

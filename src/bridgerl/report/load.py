@@ -20,7 +20,7 @@ from bridgerl.runs.ending import FILES, require_as_ended
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.records import Clock, Evaluations, Record, is_number
 from bridgerl.runs.result import RESULT, Result, read_result
-from bridgerl.runs.search import find_runs
+from bridgerl.runs.search import find_runs, walk
 from bridgerl.studies import SCALES, STUDIES, Study
 from bridgerl.studies.base import TrainingStudy
 from bridgerl.studies.jobs import Job
@@ -97,20 +97,37 @@ class Faults(list[str]):
 
 
 def load(folder: Path, own: Study | None = None) -> Source:
-    """The study that lies in a folder, or every run below it; `own` may be whose it is."""
-    faults, any_study = Faults(folder), _any_study(folder.resolve().name)
-    if os.path.lexists(folder / MANIFEST):
-        manifest = faults.or_else(None, read_manifest, folder)
-        if manifest is not None:
-            study = faults.or_else(_any_study(manifest.study), _study_of, manifest, own)
-            runs = [_job_run(folder, path, job) for path, job in manifest.jobs.items()]
-            return Source(folder, manifest, runs, faults, study)
+    """The study in a folder, or every run below it; `own` may be whose study it is."""
+    faults = Faults(folder)
 
     def unreadable(error: OSError) -> None:
         faults.append(printable(f"{error.filename} cannot be read: {error.strerror}"))
 
-    runs = [_read_run(folder, run) for run in find_runs(folder, unreadable)]
-    return Source(folder, None, runs, faults, any_study)
+    if os.path.lexists(folder / MANIFEST):
+        manifest = faults.or_else(None, read_manifest, folder)
+        if manifest is not None:
+            return _planned(folder, manifest, faults, own)
+    found = find_runs(folder, unreadable)
+    inside = [path for path, files in walk(folder) if MANIFEST in files and path != folder]
+    if len(inside) == 1:  # As `pack` keeps a study beside its runs.
+        manifest = faults.or_else(None, read_manifest, inside[0])
+        if manifest is not None and _all_planned(found, manifest):
+            return _planned(inside[0], manifest, faults, own)
+    title = _any_study(folder.resolve().name)
+    return Source(folder, None, [_read_run(folder, run) for run in found], faults, title)
+
+
+def _planned(folder: Path, manifest: Manifest, faults: Faults, own: Study | None) -> Source:
+    """The runs of a study, whether they are there or not."""
+    study = faults.or_else(_any_study(manifest.study), _study_of, manifest, own)
+    runs = [_job_run(folder, path, job) for path, job in manifest.jobs.items()]
+    return Source(folder, manifest, runs, faults, study)
+
+
+def _all_planned(found: list[RunFolder], manifest: Manifest) -> bool:
+    """Whether there is no run that is not the study's."""
+    planned = {os.path.normpath(path) for path in manifest.jobs}
+    return planned.issuperset(os.path.normpath(run.path) for run in found)
 
 
 def _any_study(title: str) -> Study:

@@ -2,7 +2,8 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,10 +114,11 @@ def _around(value: float, error: Error) -> Interval:
     return Interval(value - half, value + half)
 
 
-def _error(contrast: Contrast, cells: Cells) -> Error:
-    """Welch's."""
+def _error(contrast: Contrast, cells: Cells, seeds: int | None = None) -> Error:
+    """Welch's; with `seeds`, as if every cell had so many of the same spread."""
     parts = [(slope, cells[setting, task]) for slope, setting, task in contrast.terms]
-    variances = [0.0 if c.exact else slope**2 * c.std**2 / c.n for slope, c in parts]
+    parts = [(slope, c._replace(n=seeds or c.n)) for slope, c in parts if not c.exact]
+    variances = [slope**2 * c.std**2 / c.n for slope, c in parts]
     variance = sum(variances)
     if variance == 0 or not math.isfinite(variance):
         return Error(0.0 if variance == 0 else math.nan)
@@ -127,21 +129,26 @@ def _error(contrast: Contrast, cells: Cells) -> Error:
     return Error(math.sqrt(variance), 1 / sum(shares))
 
 
-def seeds_needed(value: float, error: Error, n: int) -> int | None:
-    """Seeds that tell a contrast of this size from 0 in four of five tries, by n that there are.
+def _error_of_pairs(sums: Array, seeds: int | None = None) -> Error:
+    """Student's, of a contrast seed by seed."""
+    n = seeds or len(sums)
+    return Error(float(sums.std(ddof=1)) / math.sqrt(n), n - 1)
 
-    None if it would take more than MOST_SEEDS, or if nothing is known of its error.
+
+def seeds_needed(value: float, error: Callable[[int], Error]) -> int | None:
+    """Seeds of each setting that find a contrast of this size in four of five tries.
+
+    `error` is that of so many seeds. None if it takes more than MOST_SEEDS, or there is nothing to
+    find.
     """
 
-    def reach(seeds: int) -> float:
-        """The smallest contrast that so many seeds find."""
-        freedom = error.freedom * (seeds - 1) / (n - 1)
-        sizes = stats.t.ppf([TAILS[1], POWER], freedom)
-        return float(sizes.sum()) * error.size * math.sqrt(n / seeds)
+    def finds(seeds: int) -> bool:
+        size, freedom = error(seeds)
+        return float(stats.t.ppf([TAILS[1], POWER], freedom).sum()) * size <= abs(value)
 
-    if not reach(MOST_SEEDS) <= abs(value):
+    if value == 0 or not finds(MOST_SEEDS):
         return None
-    return 2 + bisect_left(range(2, MOST_SEEDS), True, key=lambda k: reach(k) <= abs(value))
+    return 2 + bisect_left(range(2, MOST_SEEDS), True, key=finds)
 
 
 class Verdict(NamedTuple):
@@ -159,21 +166,13 @@ Seeds = Mapping[tuple[str, str], Mapping[Any, float]]
 """Scores by setting and task, then by seed."""
 
 
-def seeds_interval(contrast: Contrast, seeds: Seeds) -> Interval | None:
-    """Student's interval of a contrast over the seeds that all its settings have; two or more."""
-    found = _paired(contrast, seeds)
-    return found and _around(*found)
-
-
-def _paired(contrast: Contrast, seeds: Seeds) -> tuple[float, Error] | None:
-    """Mean over common seeds and its error."""
+def _pairs(contrast: Contrast, seeds: Seeds) -> Array | None:
+    """The contrast at every seed that all its settings have, if they are two or more."""
     parts = [(slope, seeds[setting, task]) for slope, setting, task in contrast.terms]
     common = sorted(set.intersection(*(set(scores) for _, scores in parts)), key=str)
-    n = len(common)
-    if n < 2:
+    if len(common) < 2:
         return None
-    sums = np.array([sum(slope * scores[seed] for slope, scores in parts) for seed in common])
-    return float(sums.mean()), Error(float(sums.std(ddof=1)) / math.sqrt(n), n - 1)
+    return np.array([sum(slope * scores[seed] for slope, scores in parts) for seed in common])
 
 
 def judge(
@@ -198,12 +197,12 @@ def judge(
         return Verdict(UNDECIDED, reason="a ratio needs positive numbers")
     if all(c.std == 0 for c in own) and not exact:
         return Verdict(UNDECIDED, value, reason="equal seeds tell nothing of their spread")
-    interval, needed = contrast_interval(contrast, cells), None
-    if isinstance(contrast, Contrast):
-        paired = None if seeds is None else _paired(contrast, seeds)
-        centre, error = paired or (value, _error(contrast, cells))
-        interval = _around(centre, error)
-        needed = seeds_needed(value, error, min((c.n for c in own if not c.exact), default=2))
+    pairs = _pairs(contrast, seeds) if seeds and isinstance(contrast, Contrast) else None
+    if pairs is None:
+        interval = contrast_interval(contrast, cells)
+    else:
+        value = float(pairs.mean())
+        interval = _around(value, _error_of_pairs(pairs))
     low, high = interval
     if not decides and not exact:
         return Verdict(UNDECIDED, value, interval, "runs of this scale decide nothing")
@@ -214,4 +213,16 @@ def judge(
         return Verdict(word, value, interval, f"alike within {margin:.3g}")
     if low > 0 or high < 0:
         return Verdict(HOLDS if low > 0 else FAILS, value, interval)
+    needed = _needed(value, contrast, cells, pairs)
     return Verdict(UNDECIDED, value, interval, "the interval contains 0", needed)
+
+
+def _needed(
+    value: float, contrast: Contrast | SpreadContrast, cells: Cells, pairs: Array | None
+) -> int | None:
+    """Of a contrast of means; what pairs share would help again."""
+    if isinstance(contrast, SpreadContrast):
+        return None
+    if pairs is None:
+        return seeds_needed(value, partial(_error, contrast, cells))
+    return seeds_needed(value, partial(_error_of_pairs, pairs))

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from bridgerl.errors import BridgeError, StorageFault
 from bridgerl.runs import store
-from bridgerl.runs.search import walk
 from bridgerl.studies.jobs import Job, job_from
 
 MANIFEST, FORMAT = "study.json", 2
@@ -54,19 +53,12 @@ def read_manifest(folder: Path) -> Manifest:
     return Manifest(study, scale, seeds, gpus, jobs, command)
 
 
-def study_inside(folder: Path) -> Path:
-    """The folder of the one study that lies in a folder, or the folder itself."""
-    found = [path for path, files in walk(folder) if MANIFEST in files]
-    return found[0] if len(found) == 1 else folder
-
-
-def begun_seeds(folder: Path) -> set[int]:
-    """Seeds of a study's folder that have a run, finished or not."""
+def asked_seeds(folder: Path) -> set[int]:
+    """Seeds that a study was asked for so far."""
     try:
-        jobs = read_manifest(folder).jobs
+        return seeds_of(read_manifest(folder).jobs.values())
     except (OSError, BridgeError):
         return set()
-    return seeds_of(job for path, job in jobs.items() if path.is_dir())
 
 
 def seeds_of(jobs: Iterable[Job]) -> set[int]:

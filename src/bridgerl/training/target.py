@@ -35,12 +35,14 @@ class TargetReturn(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
         super().__init__(env)
         high, space = low if high is None else high, env.observation_space
         if not (isinstance(space, Box) and len(space.shape) == 1):
-            raise UserError("TargetReturn needs observations that are a vector; FlattenObservation")
+            hint = "put FlattenObservation before it"
+            raise UserError(f"TargetReturn needs observations that are a vector; {hint}")
         if not (-np.inf < low <= high < np.inf):
             raise UserError(f"TargetReturn needs finite low <= high, got {low:g} and {high:g}")
         if not 0 < discount <= 1:
             raise UserError(f"TargetReturn needs a discount above 0 to 1, got {discount:g}")
         self._range, self._discount, self._missing = (low, high), discount, 0.0
+        self._draws = np.random.default_rng()
         self.observation_space = Box(
             np.append(space.low, -np.inf), np.append(space.high, np.inf), dtype=np.float64
         )
@@ -52,8 +54,11 @@ class TargetReturn(gym.Wrapper[np.ndarray, np.ndarray, np.ndarray, np.ndarray]):
         mine = dict(options or {})
         given = mine.pop("target", None)
         obs, info = super().reset(seed=seed, options=mine or None)
-        # From the task's own generator: the same seed gives the same episode.
-        self._missing = float(self.np_random.uniform(*self._range) if given is None else given)
+        if seed is not None:  # Apart from the task's own generator, which not every task seeds.
+            self._draws = np.random.default_rng([seed, 1])
+        self._missing = float(self._draws.uniform(*self._range) if given is None else given)
+        if not np.isfinite(self._missing):
+            raise UserError(f"TargetReturn needs a finite target, got {given}")
         return self._told(obs), info
 
     def step(

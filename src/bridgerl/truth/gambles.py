@@ -3,7 +3,7 @@
 One step: action a pays N(10 a, (10 a^2)^2), so that more is wilder. Two steps: a coin first pays
 `STAKE` or takes it, then the same choice comes. A policy that minds the return to go, as
 agents do, chooses as before; one that minds the whole return (static) knows after a loss that the
-bad half of all cases is this one. Rewards that count up to a target make the static answer a mean.
+bad half of all cases is this one.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,10 @@ from bridgerl.ops.risk import risk_of
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.training.process import tuned_process
-from bridgerl.training.target import counted
 from bridgerl.truth.problems import Array, Problem, Query, Transition
 
 MEASURES = ("mean", "cvar:0.5", "cvar:0.25", "cvar:0.1", "wang:0.75", "mean-std:0.75")
-STAKE, COIN_DISCOUNT = 20.0, 0.999
+STAKE = 20.0
 UPDATES = 2_000
 BATCH = 64
 ALONE = 0.4
@@ -69,25 +68,14 @@ def one_step() -> Problem:
 
 def two_steps() -> Problem:
     """A coin, whatever the action, and then the choice."""
-    return Problem("two-step gamble", "static risk", _coin_first, (), COIN_DISCOUNT, n_states=3)
-
-
-def two_steps_to(target: float) -> Problem:
-    """The same, but what goes beyond a target does not count: `TargetReturn`, state by state."""
-    after = (target - np.array([0.0, -STAKE, STAKE])) / (1.0, COIN_DISCOUNT, COIN_DISCOUNT)
 
     def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Transition:
-        out = _coin_first(state, action, rng)
-        return out._replace(reward=counted(after[state], out.reward))
+        start, won = state == START, rng.random(len(state)) < 0.5
+        coin, paid = np.where(won, STAKE, -STAKE), pay(action, rng.standard_normal(len(action)))
+        after = np.where(start, np.where(won, WON, LOST), state)
+        return Transition(np.where(start, coin, paid), after, ~start)
 
-    return Problem("target gamble", "static risk", step, (), COIN_DISCOUNT, n_states=3)
-
-
-def _coin_first(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Transition:
-    start, won = state == START, rng.random(len(state)) < 0.5
-    coin, paid = np.where(won, STAKE, -STAKE), pay(action, rng.standard_normal(len(action)))
-    after = np.where(start, np.where(won, WON, LOST), state)
-    return Transition(np.where(start, coin, paid), after, ~start)
+    return Problem("two-step gamble", "static risk", step, (), discount=0.999, n_states=3)
 
 
 def _quantile(action: float) -> Callable[[Array], Array]:
@@ -124,22 +112,6 @@ def best_action(measure: Measure | str) -> float:
 def best_action_after_a_loss(measure: Measure | str) -> float:
     """The static answer of two steps."""
     return float(TRIED[worths_after_a_loss(measure).argmax()])
-
-
-def best_target(share: float, candidates: Array) -> float:
-    """The target b that makes b - E(b - G)+ / share, with the best actions for it, the largest.
-
-    That largest value is the best CVaR of the whole return G, and b its quantile at `share`.
-    """
-    payoffs = _payoffs(TRIED, 500)
-    worth = [b - _shortfall(b, payoffs) / share for b in candidates]
-    return float(candidates[int(np.argmax(worth))])
-
-
-def _shortfall(target: float, payoffs: Array) -> float:
-    """E(target - G)+ when after either side of the coin the action is best for it."""
-    missing = (target + STAKE, target - STAKE)
-    return float(np.mean([np.maximum(m - payoffs, 0).mean(1).min() for m in missing]))
 
 
 def _payoffs(actions: Array, k: int = 2_000) -> Array:
