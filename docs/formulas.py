@@ -30,6 +30,7 @@ RACERS = {
     "sbx SAC, our sizes": "sbx SAC at our sizes",
     "sbx:TQC": "sbx TQC",
     "sb3:SAC": "Stable-Baselines3 SAC",
+    "sbx:CrossQ": "sbx CrossQ",
 }
 EVALUATION = EVIDENCE / "evaluation.zip"
 EVALUATED = {

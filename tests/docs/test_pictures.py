@@ -89,14 +89,18 @@ def test_stored_cells_give_the_means_of_the_page(monkeypatch: pytest.MonkeyPatch
 
 def test_stored_races_give_the_returns_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS))
-    formulas, lasts = importlib.import_module("formulas"), {}
+    formulas, returns = importlib.import_module("formulas"), {}
     for cell in formulas.stored_race():
-        lasts.setdefault(cell["label"], []).append(cell["curve"]["returns"][-1])
+        returns.setdefault((cell["env"], cell["label"]), []).append(cell["curve"]["returns"])
+    stored = {key: (np.mean(r, 0)[-1], np.mean(r), len(r)) for key, r in returns.items()}
     page = (DOCS / "results.md").read_text().partition("### A race at equal time")[2]
-    rows = {name: int(mean) for name, mean in re.findall(r"^\| ([\w+ -]+) \| (\d+) \|", page, re.M)}
-    assert {name: round(float(np.mean(values))) for name, values in lasts.items()} == {
-        name: mean for name, mean in rows.items() if name in lasts
-    }
+    page = page.partition("\n### ")[0]
+    rows = r"^\|(?: ([\w-]+-v5))? ?\| ([\w+ -]+) \| (\d+) \| (\d+) \| [\d,]+ \| (\d) \|"
+    printed, env = {}, ""
+    for task, name, last, mean, seeds in re.findall(rows, page, re.M):
+        env = task or env
+        printed[env, name] = (int(last), int(mean), int(seeds))
+    assert {key: tuple(map(round, map(float, row))) for key, row in stored.items()} == printed
 
 
 def test_stored_evaluations_give_the_distances_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
