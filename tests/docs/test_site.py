@@ -85,6 +85,12 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
     assert broken_links(tmp_path) == ["a.html: b.html#gone", "a.html: c.html", "a.html: no.png"]
 
 
+def test_no_line_of_a_page_is_a_comment_by_accident() -> None:
+    pages = [*DOCS.rglob("*.md"), *DOCS.parent.glob("*.md")]  # MyST drops lines that begin with %.
+    lines = [(p.name, line) for p in pages for line in p.read_text().splitlines()]
+    assert [found for found in lines if found[1].startswith("%")] == []
+
+
 def test_formulas_have_what_draws_them(site: Path) -> None:
     page = (site / "critics" / "dbc.html").read_text()
     assert 'class="math' in page

@@ -184,9 +184,12 @@ def draw_race(cells: Sequence[dict[str, Any]], path: Path) -> None:
             color = palette[at % len(palette)]
             for curve in curves:
                 axis.plot(curve["minutes"], curve["returns"], color=color, lw=0.7, alpha=0.4)
-            names = ("minutes", "returns") if curves else ()  # Who is elsewhere has a name too.
-            means = [np.mean([curve[name] for curve in curves], 0) for name in names]
-            axis.plot(*(means or ([], [])), color=color, lw=2, label=label)
+            minutes, returns = [], []  # Who races in another panel alone is named here too.
+            if curves:
+                minutes, returns = (
+                    np.mean([curve[name] for curve in curves], 0) for name in ("minutes", "returns")
+                )
+            axis.plot(minutes, returns, color=color, lw=2, label=label)
         axis.set(title=env, xlabel="minutes of one core", ylabel="return")
     legend_below(figure, axes[0], most=4)
     save(figure, path)

@@ -15,6 +15,7 @@ TASKS = (*PLAIN, *(f"Noisy/{task}" for task in PLAIN))
 RIVALS = ("cdq", "cdq, one head", "dsac", "iqn", "iqn, minimum", "iqn, 6 levels", "tqc", "vf")
 RIVALS += ("vdrl", "M = 1", "label", "path")
 UNITS = tuple((task, 1.0) for task in TASKS)
+"""Scores are shares of a deviation on every task already."""
 POLYAK = 0.03
 """Values settle at the rate polyak (1 - discount): at 0.01, 6,000 updates leave 5 % undone."""
 SMOKE = {"policy_steps": 300, "transitions": 300, "states": 2, "returns": 3}
