@@ -19,6 +19,7 @@ from bridgerl.studies.claims import (
     Exceeds,
     GainsMore,
     Spreads,
+    StaysBelow,
 )
 
 pytestmark = pytest.mark.filterwarnings("ignore:random_state is deprecated:FutureWarning")
@@ -116,6 +117,15 @@ def test_interval_of_one_mean_is_students():
     assert verdict.interval == pytest.approx((own.low - 1, own.high - 1))
     low, high = stats.mean_interval(x[:, None])
     assert (low[0], high[0]) == pytest.approx((own.low, own.high))
+
+
+def test_a_score_stays_below_a_number_if_its_whole_interval_does():
+    claim, x = StaysBelow("a", "t", 6.0, says="a < 6"), RNG(0).normal(5, 0.2, 6)
+    own = scipy_stats.ttest_1samp(x, 6.0).confidence_interval()
+    verdict = judge(claim, a=x)
+    assert verdict.interval == pytest.approx((6 - own.high, 6 - own.low))
+    words = [judge(claim, a=x + up).word for up in (0, 0.9, 2)]
+    assert words == [stats.HOLDS, stats.UNDECIDED, stats.FAILS]
 
 
 def test_printed_means_give_the_interval_of_the_scores_behind_them():

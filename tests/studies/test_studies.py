@@ -25,6 +25,7 @@ from bridgerl.studies.jobs import job_from, league_cell, toy_job, train_job
 from bridgerl.studies.manifest import Manifest, read_manifest, write_manifest
 from bridgerl.studies.run.pictures import draw
 from bridgerl.studies.run.work import run_job
+from bridgerl.truth.gambles import best_action
 from bridgerl.truth.settings import EndpointConfig, ToyConfig, read_problems
 from bridgerl.types import EnvSpec
 
@@ -272,6 +273,20 @@ def test_a_leagues_result_has_its_distances_and_its_quantiles(tmp_path: Path) ->
     assert [x for x, _ in cell.curve] == list(range(101))
     draw(jobs, tmp_path)
     assert {path.name for path in tmp_path.glob("*.png")} == {"distances.png", "price.png"}
+
+
+def test_a_gambles_result_has_its_action_and_what_actions_are_worth(tmp_path: Path) -> None:
+    study = STUDIES["gamble"]
+    jobs = study.jobs("smoke", tmp_path, (0,))
+    assert len({job.folder for job in jobs}) == len(jobs) == 3 * 6 * 6
+    done = [job for job in jobs if job.name in ("cvar:0.1/td3+dsac/seed0", "mean/sac+dbc/seed0")]
+    for job in done:
+        run_job(job)
+        (cell,) = read_result(job.folder / RESULT).cells
+        assert cell.scores["miss"] == abs(cell.scores["action"] - best_action(job.task))
+        assert [x for x, _ in cell.curve] == [i / 20 for i in range(21)]
+    draw(jobs, tmp_path)
+    assert {path.name for path in tmp_path.glob("*.png")} == {"gamble.png"}
 
 
 def test_the_endpoint_table_is_exact_and_agrees_with_the_papers(tmp_path: Path) -> None:

@@ -14,10 +14,8 @@ from bridgerl.cli.output import progress
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError, choose, require, require_seeds, require_some
 from bridgerl.ops.measures import parse
-from bridgerl.truth import gambles
-
-CLOSE = 0.05
-"""Distance from the optimum up to which an action counts as learnt."""
+from bridgerl.truth.gambles import best_action, run_gamble
+from bridgerl.truth.settings import ADVISERS, CLOSE, RISKS, GambleCell
 
 
 @dataclass(frozen=True)
@@ -29,13 +27,13 @@ class Gamble:
 
     actors: tuple[str, ...] = tuple(ACTORS)
     """Actors to try."""
-    critics: tuple[str, ...] = tuple(gambles.CRITICS)
+    critics: tuple[str, ...] = tuple(ADVISERS)
     """Critics to try, of those that know a distribution."""
-    measures: tuple[str, ...] = gambles.MEASURES
+    measures: tuple[str, ...] = RISKS
     """Measures of risk."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds."""
-    updates: int = gambles.UPDATES
+    updates: int = GambleCell.updates
     """Updates of each agent."""
     json: bool = False
     """Print JSON."""
@@ -48,11 +46,11 @@ class Gamble:
             for actor, critic, measure in cells:
                 learnt = []
                 for seed in self.seeds:
-                    how = ((actor, critic), measure, seed, self.updates)
-                    learnt.append(gambles.learn_actions(gambles.one_step(), *how)[0])
+                    cell = GambleCell.of(actor, critic, measure, seed, self.updates)
+                    learnt.append(run_gamble(cell)["action"])
                     bar.advance(bar.task_ids[0])
                 row = {"actor": actor, "critic": critic, "measure": measure, "learnt": learnt}
-                rows.append(row | {"optimum": gambles.best_action(measure)})
+                rows.append(row | {"optimum": best_action(measure)})
         if self.json:
             print(json.dumps(rows))
         else:
@@ -78,7 +76,7 @@ class Gamble:
         table.add_column("")
         for measure in self.measures:
             table.add_column(measure, justify="right")
-        best = [f"{gambles.best_action(measure):.3f}" for measure in self.measures]
+        best = [f"{best_action(measure):.3f}" for measure in self.measures]
         table.add_row("optimum", *best, end_section=True)
         found = {(r["actor"], r["critic"], r["measure"]): r for r in rows}
         for actor, critic in product(self.actors, self.critics):

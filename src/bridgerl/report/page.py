@@ -25,6 +25,8 @@ PICTURES = {
     "laws.png": "League: learned distributions over the true ones",
     "toy.png": "Degradation under Bellman backups",
     "bridge-error.png": "Endpoint error of Euler steps",
+    "values.png": "Values that rules of the walk lead to",
+    "gamble.png": "Learned actions, and the best one under each measure",
 }
 MAX_PICTURE_BYTES = 3 * 2**20
 MOST_PICTURES = 24

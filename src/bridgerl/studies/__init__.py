@@ -1,4 +1,4 @@
-"""Every table and figure of the paper, and seven of our own, as studies: a file and a line each."""
+"""Every table and figure of the paper, and eight of our own, as studies: a file and a line each."""
 
 from bridgerl.studies import (
     actors,
@@ -10,6 +10,7 @@ from bridgerl.studies import (
     endpoint_discount,
     evaluation,
     flow_steps,
+    gamble,
     label_bias,
     lite_ablation,
     main,
@@ -39,6 +40,7 @@ _KNOWN_TRUTHS = (
     dbc_ablation,
     dbc_sizes,
     evaluation,
+    gamble,
 )
 STUDIES: dict[str, Study] = {f.STUDY.name: f.STUDY for f in (*_TRAININGS, *_KNOWN_TRUTHS)}
 

@@ -120,6 +120,23 @@ class Exceeds(Claim):
 
 
 @dataclass(frozen=True)
+class StaysBelow(Claim):
+    """A score is below a number."""
+
+    setting: str
+    task: str
+    most: float
+    says: str = ""
+
+    @property
+    def bound(self) -> float:
+        return -self.most
+
+    def weights(self) -> dict[str, float]:
+        return {self.setting: -1.0}
+
+
+@dataclass(frozen=True)
 class Spreads(Claim):
     """One setting's seeds differ more than another's."""
 

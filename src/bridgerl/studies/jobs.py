@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.config import RunConfig, decode_fields, encode
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import BridgeError, choose
@@ -16,6 +17,7 @@ from bridgerl.runs.result import RESULT, read_result
 from bridgerl.truth.settings import (
     EndpointConfig,
     EvaluationCell,
+    GambleCell,
     LeagueCell,
     PolicyData,
     ToyConfig,
@@ -30,7 +32,7 @@ class Job:
     """A piece of work with a name, a folder and the command that repeats it."""
 
     kind: str
-    """train, toy, league, evaluation or endpoint; `studies.run.work` runs each."""
+    """train, toy, league, evaluation, gamble or endpoint; `studies.run.work` runs each."""
     setting: str
     task: str
     """With the setting, the cell of the table it belongs to."""
@@ -134,6 +136,23 @@ def evaluation_cell(job: Job) -> EvaluationCell:
     policy = decode_fields(PolicyData, job.work["data"], "data")
     data = job.work | _critic_of(job) | {"data": policy}
     return decode_fields(EvaluationCell, data, "cell")
+
+
+def gamble_job(setting: str, cell: GambleCell, folder: Path) -> Job:
+    """An actor and a critic that learn the best action of a gamble."""
+    command = f"bridgerl gamble --actors {cell.actor} --critics {cell.critic}"
+    command += f" --measures {cell.measure} --seeds {cell.seed} --updates {cell.updates}"
+    where, work = (cell.measure, cell.seed, folder), store.plain(cell.identity())
+    return Job("gamble", setting, *where, cell.updates, command, work)
+
+
+def gamble_cell(job: Job) -> GambleCell:
+    """What such a job asks for."""
+    actor = dict(job.work["actor"])
+    name = actor.pop("type")
+    policy: ActorConfig = decode_fields(choose("actor", name, ACTORS), actor, "actor")
+    data = job.work | _critic_of(job) | {"actor": name, "policy": policy}
+    return decode_fields(GambleCell, data, "cell")
 
 
 def endpoint_job(config: EndpointConfig, folder: Path) -> Job:

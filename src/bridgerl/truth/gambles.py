@@ -7,7 +7,6 @@ bad half of all cases is this one.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,36 +17,19 @@ from bridgerl.agent import Agent, build_agent
 from bridgerl.nn.flat import GuardedAdam
 from bridgerl.ops.measures import Measure
 from bridgerl.ops.risk import risk_of
-from bridgerl.presets import resolve
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.training.process import tuned_process
 from bridgerl.truth.problems import Array, Problem, Query, Transition
+from bridgerl.truth.settings import GambleCell
 
-MEASURES = ("mean", "cvar:0.5", "cvar:0.25", "cvar:0.1", "wang:0.75", "mean-std:0.75")
 STAKE = 20.0
-UPDATES = 2_000
-BATCH = 64
 ALONE = 0.4
 """Share of the updates in which critics learn what uniform actions return."""
 PLAYS = 16
 """Games whose mean action is what was learnt: some policies play at random."""
+WORTH_AT = tuple(i / 20 for i in range(21))
+"""Actions whose learned worth is told."""
 START, LOST, WON = range(3)
-
-# What fits returns of size 10, learnt in thousands of updates instead of millions.
-_WIDTHS = (64, 64)
-ACTORS: dict[str, dict[str, Any]] = {
-    "sac": {"hidden": _WIDTHS, "temperature": 0.02, "temperature_lr": None},
-    "td3": {"hidden": _WIDTHS, "delay": 1},
-    "qvpo": {"hidden": _WIDTHS, "lr": 1e-3, "entropy": 0.002},
-}
-CRITICS: dict[str, dict[str, Any]] = {
-    "dsac": {"hidden": _WIDTHS},
-    "iqn": {"hidden": _WIDTHS, "kappa": 0.1},
-    "tqc": {"hidden": _WIDTHS, "kappa": 0.1},
-    "vf": {"features": _WIDTHS, "z_scale": 5.0},
-    "vdrl": {"features": _WIDTHS, "z_scale": 5.0},
-    "dbc": {"hidden": _WIDTHS, "kappa": 0.1, "z_scale": 5.0},
-}
 
 
 def pay(action: Array, noise: Array) -> Array:
@@ -120,35 +102,42 @@ def _payoffs(actions: Array, k: int = 2_000) -> Array:
     return pay(actions[:, None], noise)
 
 
-def learn_actions(
-    problem: Problem, pair: tuple[str, str], measure: str, seed: int = 0, updates: int = UPDATES
-) -> list[float]:
-    """The action of every state that an actor and a critic learn, on uniform actions of others."""
-    actor, critic = pair
-    base = resolve("league", actor, critic)
-    parts = (
-        replace(base.actor, **ACTORS.get(actor, {}), risk=measure).settled(updates),
-        replace(base.critic, **CRITICS.get(critic, {})),
-    )
+def run_gamble(cell: GambleCell) -> dict[str, Any]:
+    """The action that a pair learns, the best one, and what its critic says that actions are worth.
+
+    `worth` is at WORTH_AT, as the policy's measure sees it.
+    """
+    problem, best = one_step(), best_action(cell.measure)
+    agent = learn(problem, cell)
+    (action,) = actions_of(agent, problem)
+    tried = torch.tensor(WORTH_AT)[:, None]
+    obs = problem.observe(range(problem.n_states)).expand(len(tried), -1)
+    worth = agent.risk(obs, tried, cell.measure).tolist()
+    return {"action": action, "best": best, "miss": abs(action - best), "worth": worth}
+
+
+def learn(problem: Problem, cell: GambleCell) -> Agent:
+    """An agent that learns a problem from uniform actions of others."""
     with tuned_process(1):
-        agent = build_agent(*parts, problem.spec, Streams(seed))
-        rng = np.random.default_rng(derive_seed(seed, problem.name))
+        agent = build_agent(cell.policy, cell.config, problem.spec, Streams(cell.seed))
+        rng = np.random.default_rng(derive_seed(cell.seed, problem.name))
         # First the critic alone: what knows nothing yet would drive actions to their bounds, where
         # policies that end in tanh hardly move again.
-        alone = int(ALONE * updates)
+        alone = int(ALONE * cell.updates)
         for _ in range(alone):
-            agent.critic.update(*problem.draw(BATCH, rng))
+            agent.critic.update(*problem.draw(cell.batch, rng))
             agent.critic.track()
         optimizers = [m for m in agent.modules() if isinstance(m, GuardedAdam)]
         rates = [optimizer.lr for optimizer in optimizers]
-        for left in np.linspace(1, 0, updates - alone, endpoint=False):
+        for left in np.linspace(1, 0, cell.updates - alone, endpoint=False):
             for optimizer, rate in zip(optimizers, rates, strict=True):
                 optimizer.lr = rate * left  # Or the last batches would decide.
-            agent.update(problem.draw(BATCH, rng)[0])
-        return _play(agent, problem)
+            agent.update(problem.draw(cell.batch, rng)[0])
+        return agent
 
 
-def _play(agent: Agent, problem: Problem) -> list[float]:
+def actions_of(agent: Agent, problem: Problem) -> list[float]:
+    """The action of every state, the mean of PLAYS."""
     obs, generator = problem.observe(range(problem.n_states)), torch.Generator().manual_seed(0)
     plays = [agent.actions(obs, explore=False, generator=generator) for _ in range(PLAYS)]
     return torch.stack(plays).mean((0, 2)).tolist()

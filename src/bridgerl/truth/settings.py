@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+from bridgerl.actors import ActorConfig
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import choose, require, require_seeds, require_some
+from bridgerl.presets import resolve
 
 PROBLEMS = ("two-point", "bernoulli-loop", "mixture-chain", "heavy-tail")
 PROBLEMS += ("risky-choice", "stochastic-transition")
@@ -106,6 +108,64 @@ class EvaluationCell:
         critic = {"type": self.critic, **asdict(self.config)}
         budget = {"updates": self.updates, "batch": self.batch}
         return {"data": asdict(self.data), "critic": critic, "seed": self.seed, **budget}
+
+
+RISKS = ("mean", "cvar:0.5", "cvar:0.25", "cvar:0.1", "wang:0.75", "mean-std:0.75")
+"""Measures of risk whose best action of a gamble is asked for."""
+CLOSE = 0.05
+"""Distance from the best action up to which it counts as learnt."""
+# What fits returns of size 10, learnt in thousands of updates instead of millions.
+_WIDTHS = (64, 64)
+GAMBLERS: dict[str, dict[str, Any]] = {
+    "sac": {"hidden": _WIDTHS, "temperature": 0.02, "temperature_lr": None},
+    "td3": {"hidden": _WIDTHS, "delay": 1},
+    "qvpo": {"hidden": _WIDTHS, "lr": 1e-3, "entropy": 0.002},
+}
+"""Actors that gamble, and what differs from their preset."""
+ADVISERS: dict[str, dict[str, Any]] = {
+    "dsac": {"hidden": _WIDTHS},
+    "iqn": {"hidden": _WIDTHS, "kappa": 0.1},
+    "tqc": {"hidden": _WIDTHS, "kappa": 0.1},
+    "vf": {"features": _WIDTHS, "z_scale": 5.0},
+    "vdrl": {"features": _WIDTHS, "z_scale": 5.0},
+    "dbc": {"hidden": _WIDTHS, "kappa": 0.1, "z_scale": 5.0},
+}
+"""Their critics, which know a distribution."""
+
+
+@dataclass(frozen=True)
+class GambleCell:
+    """An actor and a critic that learn the best action of a gamble under a measure of risk."""
+
+    actor: str
+    policy: ActorConfig
+    critic: str
+    config: CriticConfig
+    seed: int = 0
+    updates: int = 2_000
+    batch: int = 64
+
+    @classmethod
+    def of(
+        cls, actor: str, critic: str, measure: str, seed: int = 0, updates: int = updates
+    ) -> "GambleCell":
+        """That of a pair by name, with networks of its size."""
+        base = resolve("league", actor, critic)
+        policy = replace(base.actor, **GAMBLERS.get(actor, {}), risk=measure).settled(updates)
+        config = replace(base.critic, **ADVISERS.get(critic, {}))
+        return cls(actor, policy, critic, config, seed, updates)
+
+    @property
+    def measure(self) -> str:
+        return self.policy.risk
+
+    def identity(self) -> dict[str, Any]:
+        """All that decides the result but the machine and its versions."""
+        parts = {
+            "actor": {"type": self.actor, **asdict(self.policy)},
+            "critic": {"type": self.critic, **asdict(self.config)},
+        }
+        return {**parts, "seed": self.seed, "updates": self.updates, "batch": self.batch}
 
 
 class Affine(NamedTuple):

@@ -14,11 +14,12 @@ from bridgerl.bench.clock import TICK
 from bridgerl.bench.ours import folderless
 from bridgerl.config import RunConfig, decode, decode_fields
 from bridgerl.streams import Streams
-from bridgerl.studies.jobs import Job, evaluation_cell, league_cell
+from bridgerl.studies.jobs import Job, evaluation_cell, gamble_cell, league_cell
 from bridgerl.training.envs import Task
 from bridgerl.training.recipe import Recipe
+from bridgerl.truth.gambles import learn, one_step
 from bridgerl.truth.league import run_cell
-from bridgerl.truth.settings import PROBLEMS, EvaluationCell, LeagueCell, ToyConfig
+from bridgerl.truth.settings import PROBLEMS, EvaluationCell, GambleCell, LeagueCell, ToyConfig
 from bridgerl.truth.toy import run_toy
 from bridgerl.types import EnvSpec
 
@@ -74,6 +75,8 @@ def measure_costs(jobs: Iterable[Job], seconds: float, tick: Callable[[], None])
                 cost = StepCost(1 / run_cell(cell)["figures"]["updates_per_second"])
             case "evaluation":
                 cost = StepCost(time_evaluation(evaluation_cell(job)))
+            case "gamble":
+                cost = StepCost(time_gamble(gamble_cell(job)))
             case _:
                 cost = StepCost(1e-3)  # It follows from a formula.
         if cost.learn > share / 4:
@@ -166,6 +169,16 @@ def time_evaluation(cell: EvaluationCell) -> float:
     """
     known = LeagueCell(PROBLEMS[0], cell.critic, cell.config, cell.seed, 20, cell.batch)
     return 1 / run_cell(known)["figures"]["updates_per_second"]
+
+
+def time_gamble(cell: GambleCell) -> float:
+    """Seconds of an update, without the first ones, which are slow."""
+    seconds = []
+    for updates in (5, 25):
+        begun = time.process_time()
+        learn(one_step(), replace(cell, updates=updates))
+        seconds.append(time.process_time() - begun)
+    return max(seconds[1] - seconds[0], TICK) / 20
 
 
 def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:

@@ -8,13 +8,14 @@ from bridgerl.runs.result import RESULT, read_result
 from bridgerl.studies.jobs import Job
 from bridgerl.studies.run.league import cell_result
 from bridgerl.truth.endpoint import biased_value, draw_values, weight_sum
+from bridgerl.truth.gamble_plots import draw_learnt
 from bridgerl.truth.league_plots import draw_distances, draw_price
 from bridgerl.truth.settings import SURE
 from bridgerl.truth.toy import draw_toy, join_toys
 
 
 def draw(jobs: list[Job], folder: Path) -> None:
-    """All toys in one picture, all critics of a league in two; nothing without matplotlib."""
+    """A picture or two of what was run, by its kind; nothing without matplotlib."""
     if not can_plot():
         return
     done = [job for job in jobs if not job.trains and job.done()]
@@ -25,6 +26,11 @@ def draw(jobs: list[Job], folder: Path) -> None:
     if cells := [cell_result(job, data) for job, data in known.items()]:
         draw_distances(cells, folder / "distances.png")
         draw_price(cells, folder / "price.png")
+    if learnt := {job: data for job, data in found.items() if job.kind == "gamble"}:
+        actions: dict[tuple[str, str], list[float]] = {}
+        for job, data in learnt.items():
+            actions.setdefault((job.setting, job.task), []).append(data["action"])
+        draw_learnt(actions, folder / "gamble.png")
     if points := [p for job, data in found.items() for p in value_points(job, data)]:
         draw_values(points, folder / "values.png")
 

@@ -23,11 +23,12 @@ from bridgerl.runs.result import RESULT, Result, ResultCell, write_result
 from bridgerl.runs.versions import versions
 from bridgerl.studies.endpoint_bias import rule_name
 from bridgerl.studies.evaluation import SCORES
-from bridgerl.studies.jobs import Job, evaluation_cell, job_from, league_cell
+from bridgerl.studies.jobs import Job, evaluation_cell, gamble_cell, job_from, league_cell
 from bridgerl.training.loop import Stopped, train
 from bridgerl.training.process import StopSignal
 from bridgerl.truth.endpoint import error_table
 from bridgerl.truth.evaluation import run_evaluation
+from bridgerl.truth.gambles import WORTH_AT, run_gamble
 from bridgerl.truth.league import run_cell
 from bridgerl.truth.settings import EndpointConfig, ToyConfig
 from bridgerl.truth.toy import run_toy
@@ -93,6 +94,13 @@ def _evaluation(job: Job) -> Found:
     return [ResultCell(job.setting, job.task, job.seed, scores, curve)], figures
 
 
+def _gamble(job: Job) -> Found:
+    data = run_gamble(gamble_cell(job))
+    scores = {key: data[key] for key in ("miss", "action")}
+    curve = [list(point) for point in zip(WORTH_AT, data["worth"], strict=True)]
+    return [ResultCell(job.setting, job.task, job.seed, scores, curve)], data
+
+
 def _endpoint(job: Job) -> Found:
     """The curve of a rule stands in its first cell; a logarithm has no place for rounding alone."""
     cells: list[ResultCell] = []
@@ -110,6 +118,7 @@ COMPUTE: dict[str, Callable[[Job], Found]] = {
     "toy": _toy,
     "league": _league,
     "evaluation": _evaluation,
+    "gamble": _gamble,
     "endpoint": _endpoint,
 }
 
