@@ -16,6 +16,7 @@ from bridgerl.config import TrainConfig
 from bridgerl.critics import CriticConfig
 from bridgerl.critics.base import Critic
 from bridgerl.errors import UserError
+from bridgerl.nn.flat import GuardedAdam
 from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
 from bridgerl.ops.measures import MEAN, Measure, parse
 from bridgerl.presets import resolve
@@ -45,6 +46,7 @@ class Agent(nn.Module):
         self.actor, self.critic, self._streams = actor, critic, streams
         self.normalizer = normalizer or Normalizer()
         self.updates = 0
+        self._optimizers = [m for m in self.modules() if isinstance(m, GuardedAdam)]
         self._actor_every = actor_every
         self._target_every = target_every
         self._risk = risk
@@ -75,8 +77,11 @@ class Agent(nn.Module):
 
     def act(self, obs: np.ndarray, *, explore: bool, generator: torch.Generator) -> np.ndarray:
         """An action in [-1, 1] for one observation: (o,) -> (a,)."""
-        x = torch.from_numpy(obs).to(self.device)[None]
-        return self.actions(x, explore=explore, generator=generator)[0].cpu().numpy()
+        return (
+            self.actions(self._taken(obs)[None], explore=explore, generator=generator)[0]
+            .cpu()
+            .numpy()
+        )
 
     @torch.no_grad()
     def actions(self, obs: Tensor, *, explore: bool, generator: torch.Generator) -> Tensor:
@@ -96,15 +101,13 @@ class Agent(nn.Module):
 
     def q(self, obs: Tensor, action: Tensor) -> Tensor:
         """The mean return: (b,). Draws nothing."""
-        self._check_sizes(obs, action)
-        seen = self.normalizer.normalize_obs(obs)
-        return self.normalizer.in_task_units(self.critic.q_rank(seen, action))
+        seen, action = self._checked(obs, action)
+        return self.normalizer.in_task_units(self.critic.mean(seen, action))
 
     def risk(self, obs: Tensor, action: Tensor, measure: Measure | str) -> Tensor:
         """A measure of the return such as cvar:0.1: (b,), with a graph to the action."""
-        self._check_sizes(obs, action)
+        seen, action = self._checked(obs, action)
         scaled = parse(measure).rescaled(self._gain)
-        seen = self.normalizer.normalize_obs(obs)
         return self.normalizer.in_task_units(self.critic.risk(seen, action, scaled, fixed=True))
 
     def quantiles(
@@ -121,8 +124,7 @@ class Agent(nn.Module):
         With `calibrated` as `bridgerl calibrate --recalibrate` corrects them; with `graph` they
         can be differentiated, by observations and actions among others.
         """
-        self._check_sizes(obs, action)
-        seen = self.normalizer.normalize_obs(obs)
+        seen, action = self._checked(obs, action)
         z = self.critic.quantiles(seen, action, tau, graph=graph)
         z = self.normalizer.in_task_units(z)
         return self._calibrate(z, tau.to(z)) if calibrated else z
@@ -143,19 +145,23 @@ class Agent(nn.Module):
         """N equally likely returns: (b, n)."""
         if n < 1:
             raise UserError(f"particles must be at least 1, got {n}")
-        self._check_sizes(obs, action)
-        seen = self.normalizer.normalize_obs(obs)
+        seen, action = self._checked(obs, action)
         return self.normalizer.in_task_units(self.critic.particles(seen, action, n))
 
-    def _check_sizes(self, obs: Tensor, action: Tensor) -> None:
-        """Refuse other shapes: networks join both, and would take them swapped."""
-        if self.sizes is None:
-            return
-        batch = obs.shape[:1]
-        got, (o, a) = (tuple(obs.shape), tuple(action.shape)), self.sizes
-        if got != ((*batch, o), (*batch, a)):
-            wanted = f"observations must be of shape (b, {o}) and actions of shape (b, {a})"
-            raise UserError(f"{wanted}, got {got[0]} and {got[1]}; are they swapped?")
+    def _taken(self, x: Tensor | np.ndarray) -> Tensor:
+        """Numbers as networks take them; environments give float64, too."""
+        return torch.as_tensor(x, dtype=torch.float32, device=self.device)
+
+    def _checked(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """What the critic takes; other shapes are refused, as it joins both and would mix them."""
+        obs, action = self._taken(obs), self._taken(action)
+        if self.sizes is not None:
+            batch = obs.shape[:1]
+            got, (o, a) = (tuple(obs.shape), tuple(action.shape)), self.sizes
+            if got != ((*batch, o), (*batch, a)):
+                wanted = f"observations must be of shape (b, {o}) and actions of shape (b, {a})"
+                raise UserError(f"{wanted}, got {got[0]} and {got[1]}; are they swapped?")
+        return self.normalizer.normalize_obs(obs), action
 
     @torch.no_grad()
     def bootstrap(self, obs: Tensor) -> Bootstrap:
@@ -207,8 +213,7 @@ class Agent(nn.Module):
 
     def worst_streak(self) -> torch.Tensor:
         """The longest run of updates lost to non-finite numbers, over all optimisers."""
-        streaks = [b for name, b in self.named_buffers() if name.endswith("worst_streak")]
-        return torch.stack(streaks).max()
+        return torch.stack([o.worst_streak for o in self._optimizers]).max()
 
     def get_extra_state(self) -> Any:
         """The update counter travels with the weights."""

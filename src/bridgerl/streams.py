@@ -33,6 +33,12 @@ class Streams:
     def _seed_of(self, name: str) -> int:
         return derive_seed(self.seed, "stream", name)
 
+    def reseed(self, seed: int) -> None:
+        """Begin anew with another seed; whoever holds a generator keeps it."""
+        self.seed = seed
+        for name, generator in self._generators.items():
+            generator.manual_seed(self._seed_of(name))
+
     def state(self) -> dict[str, Tensor]:
         """The state of every generator used so far."""
         return {name: g.get_state() for name, g in sorted(self._generators.items())}

@@ -14,7 +14,7 @@ class Batch(NamedTuple):
     action: Tensor
     reward: Tensor
     discount: Tensor
-    """discount ** n_step * (1 - terminated): a truncated episode still bootstraps."""
+    """discount ** (rewards in the row), 0 after termination: a truncated episode bootstraps."""
     next_obs: Tensor
 
 

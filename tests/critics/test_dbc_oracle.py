@@ -85,8 +85,7 @@ def test_loss_gradient_and_metrics_equal_the_slow_reading(case: dict[str, Any]) 
     assert float((flat - plain).norm() / plain.norm()) < 1e-4
     for name, value in figures.items():
         assert metrics[name].item() == pytest.approx(value, rel=1e-3, abs=1e-4), name
-    empty = {k for k in metrics if "leak" in k} - set(figures)
-    assert all(torch.isnan(metrics[k]) for k in empty)
+    assert {k for k in metrics if "leak" in k} <= set(figures)  # What has no rows is not logged.
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -17,6 +17,7 @@ from bridgerl.critics.iqn import IQN, IQNConfig
 from bridgerl.critics.tqc import TQCConfig
 from bridgerl.critics.vdrl import VDRL, VDRLConfig
 from bridgerl.critics.vf import VF, VFConfig
+from bridgerl.nn.trunk import joint
 from bridgerl.ops.quantile import quantile_huber
 from bridgerl.presets import PAPER_TASKS, resolve
 from bridgerl.streams import Streams
@@ -534,6 +535,24 @@ def test_trained_value_flows_settle_where_the_numeric_solution_says(
                 found.append((ends, critic.q(obs, action).mean().item()))
     mean = np.mean(found, axis=0)
     assert mean == pytest.approx(_self_loop(ratio, discounted=False, gamma=0.9), rel=tolerance)
+
+
+def test_value_flows_weigh_a_batch_by_norms_of_the_pairs_they_were_learnt_with() -> None:
+    batch, boot = _batch(1.0)
+    now = torch.cat([batch.obs, batch.action], -1)
+    after = torch.cat([batch.next_obs, boot.action], -1)
+
+    def weights(mate: Tensor | None) -> Tensor:
+        critic = _critic("vf", {"trunk": "batchnorm", "features": (8,)})
+        assert isinstance(critic, VF)
+        pairs = critic.joint(batch, boot) if mate is None else joint(critic._norms[1], mate)
+        with pairs:
+            before = critic._norms[1][0].mate
+            found = critic._confidence(now, after)
+            assert critic._norms[1][0].mate is before
+        return found
+
+    assert torch.equal(weights(None), weights(after))
 
 
 def test_vdrl_heads_share_their_noise_so_equal_heads_are_one() -> None:

@@ -122,10 +122,24 @@ def test_interval_of_one_mean_is_students():
 def test_a_score_stays_below_a_number_if_its_whole_interval_does():
     claim, x = StaysBelow("a", "t", 6.0, says="a < 6"), RNG(0).normal(5, 0.2, 6)
     own = scipy_stats.ttest_1samp(x, 6.0).confidence_interval()
-    verdict = judge(claim, a=x)
-    assert verdict.interval == pytest.approx((6 - own.high, 6 - own.low))
+    assert judge(claim, a=x).interval == pytest.approx((6 - own.high, 6 - own.low))
     words = [judge(claim, a=x + up).word for up in (0, 0.9, 2)]
     assert words == [stats.HOLDS, stats.UNDECIDED, stats.FAILS]
+
+
+RICH = [Exceeds("a", "t", 4.0), StaysBelow("a", "t", 6.0), Beats("a", "b", "t", factor=1.5)]
+RICH += [GainsMore("a", "b", "c", "d", "t", says="more")]
+
+
+@pytest.mark.parametrize("claim", RICH, ids=lambda claim: type(claim).__name__)
+def test_pairs_of_seeds_have_the_value_of_the_means_and_a_finite_interval_around_it(claim):
+    scores = {name: RNG(i).normal(5 + i % 3, 0.1, 4) for i, name in enumerate("abcd")}
+    cells = {(name, "t"): stats.summarise(list(values)) for name, values in scores.items()}
+    seeds = {(name, "t"): dict(enumerate(values)) for name, values in scores.items()}
+    alone, paired = stats.judge(claim, cells), stats.judge(claim, cells, seeds=seeds)
+    assert paired.value == pytest.approx(alone.value)
+    assert paired.interval is not None
+    assert np.mean(paired.interval) == pytest.approx(alone.value)
 
 
 def test_printed_means_give_the_interval_of_the_scores_behind_them():

@@ -41,7 +41,7 @@ def test_a_folder_gives_back_its_config_sizes_and_command(
     assert run.read_config() == config
     assert run.sizes() == (11, 3)
     assert run.command() == command_of(config)
-    assert set(run.stored()) == {"config", "sizes", "versions", "command"}
+    assert set(run.stored()) == {"config", "sizes", "versions", "length", "command"}
 
 
 def test_the_command_of_an_older_folder_is_worked_out(run: RunFolder, config: RunConfig) -> None:

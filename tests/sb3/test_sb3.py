@@ -141,6 +141,7 @@ def test_reseeding_a_model_repeats_its_exploration() -> None:
         model.set_random_seed(3)
         draws.append(model.predict(observations())[0])
     assert np.array_equal(*draws)
+    assert model.streams.seed == 3  # Streams that are born later follow it too.
     assert not np.array_equal(draws[0], model.predict(observations())[0])
 
 

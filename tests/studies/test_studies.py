@@ -283,7 +283,9 @@ def test_a_gambles_result_has_its_action_and_what_actions_are_worth(tmp_path: Pa
     for job in done:
         run_job(job)
         (cell,) = read_result(job.folder / RESULT).cells
-        assert cell.scores["miss"] == abs(cell.scores["action"] - best_action(job.task))
+        miss, action = (cell.scores[key] for key in ("miss", "action"))
+        assert action is not None
+        assert miss == abs(action - best_action(job.task))
         assert [x for x, _ in cell.curve] == [i / 20 for i in range(21)]
     draw(jobs, tmp_path)
     assert {path.name for path in tmp_path.glob("*.png")} == {"gamble.png"}

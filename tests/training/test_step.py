@@ -48,6 +48,17 @@ def take(config: RunConfig, steps: int, *, figures: bool = False) -> tuple[RunSt
         return state, [e for e in (step(figures=figures) for _ in range(steps)) if e is not None]
 
 
+def test_numbers_of_any_type_that_an_agent_logs_can_be_saved(config: RunConfig) -> None:
+    state, _ = take(config, 101)
+    state.metrics["critic/of_a_plugin"] = torch.tensor(3, dtype=torch.float64)
+    state.metrics["critic/count"] = torch.tensor(7)
+    saved = state.snapshot({}).tensors
+    wanted = {"metric.critic/of_a_plugin": 3.0, "metric.critic/count": 7.0}
+    for name, value in wanted.items():
+        assert torch.equal(saved[name], torch.tensor(value))
+    state.restore(state.snapshot({}), {})
+
+
 def test_steps_without_a_folder_learn_the_very_weights_of_a_run(config: RunConfig) -> None:
     state, episodes = take(config, config.steps)
     assert not config.folder.exists()

@@ -246,6 +246,21 @@ def test_a_run_that_goes_on_is_not_done_until_it_ends(tmp_path: Path) -> None:
     assert json.loads((run / "DONE").read_text())["step"] == 500
 
 
+def test_a_run_made_longer_keeps_the_schedule_that_it_began_with(tmp_path: Path) -> None:
+    base = resolve("toy_envs:Point-v0", "qvpo", "cdq", "lite")
+    small = dataclasses.replace(base.actor, hidden=(16,), diffusion_steps=2, n_train=2)
+    config = dataclasses.replace(_config(tmp_path), actor=small)
+    run = train(config, quiet=True)
+    for steps in (600, 800):
+        train(dataclasses.replace(config, steps=steps), quiet=True)
+    lines = [r for r in RunFolder(run).records() if "actor/entropy_weight" in r]
+    weights = {r["step"]: r["actor/entropy_weight"] for r in lines}
+    floor = min(weights.values())
+    assert weights[200] > 1.5 * floor
+    assert {weights[step] for step in weights if step > 500} == {floor}
+    assert RunFolder(run).length(config) == 400
+
+
 def _interrupted(trainer: object) -> None:
     raise KeyboardInterrupt
 
@@ -397,7 +412,7 @@ def test_the_probe_prefers_fewer_threads_unless_more_are_a_tenth_faster(
 ) -> None:
     price = {1: 1.0, 2: 0.85, 4: 0.8, 8: 0.5}
     clock, count = [0.0], [1]
-    monkeypatch.setattr("os.cpu_count", lambda: 9)
+    monkeypatch.setattr("bridgerl.training.threads.usable_cores", lambda: range(9))
     monkeypatch.setattr("torch.set_num_threads", lambda n: count.__setitem__(0, n))
 
     def update(self: Agent, batch: Batch, **_: Any) -> Metrics:
@@ -410,3 +425,23 @@ def test_the_probe_prefers_fewer_threads_unless_more_are_a_tenth_faster(
     assert probe_threads(config, spec) == 8
     price[8] = 0.8
     assert probe_threads(config, spec) == 2
+
+
+def test_the_probe_times_every_count_with_the_actors_update(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: dict[int, list[bool]] = {1: [], 2: []}
+    real = Agent.update
+
+    def update(self: Agent, batch: Batch, **_: Any) -> Metrics:
+        metrics = real(self, batch)
+        seen[torch.get_num_threads()].append(any(key.startswith("actor/") for key in metrics))
+        return metrics
+
+    monkeypatch.setattr("bridgerl.training.threads.usable_cores", lambda: [0, 1])
+    monkeypatch.setattr(Agent, "update", update)
+    config = resolve("toy", "td3", "cdq", "lite")  # Its actor learns at every second update.
+    small = dataclasses.replace(config.train, batch_size=8)
+    probe_threads(dataclasses.replace(config, train=small), EnvSpec("toy", 3, 2))
+    assert seen[1] == seen[2]
+    assert {True, False} == set(seen[1])

@@ -55,7 +55,7 @@ class QVPOConfig(TargetActorConfig):
     """Floor of the weight of uniform actions; a start below it stays as it is."""
     entropy_updates: int | None = None
     """Actor updates over which the weight of uniform actions falls to zero, but for its floor;
-    None: those of the run, or a million where nobody knows them."""
+    None: those of the run as it was begun, or a million where nobody knows them."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

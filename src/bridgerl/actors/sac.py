@@ -157,7 +157,7 @@ class SAC(Actor):
 
 
 class HeldNoise(nn.Module):
-    """The noise that is held. Rows ask for as many weights as they are, so a run keeps a seed."""
+    """The noise that is held: a seed, as every row of a batch needs weights of its own."""
 
     seed: Tensor
     age: Tensor

@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from bridgerl.errors import UserError
+from bridgerl.runs.versions import usable_cores
 
 PARTS = ("env", "act", "sample", "target", "forward", "backward", "optimiser", "actor")
 TICK = 1e-9
@@ -30,11 +31,10 @@ class Setting:
     @property
     def cores(self) -> list[int]:
         """The first so many of the cores this process may use."""
-        has_affinity = hasattr(os, "sched_getaffinity")
-        cores = sorted(os.sched_getaffinity(0)) if has_affinity else range(os.cpu_count() or 1)
+        cores = usable_cores()
         if self.threads > len(cores):
             raise UserError(f"--threads {self.threads} needs as many cores; {len(cores)} are free")
-        return list(cores)[: self.threads]
+        return cores[: self.threads]
 
     def pin(self) -> None:
         if hasattr(os, "sched_setaffinity"):

@@ -57,7 +57,7 @@ class Walk(NamedTuple):
 
 
 def draw_times(b: int, generator: torch.Generator) -> Tensor:
-    """Bridge times uniform in (0, 1): (b,)."""
+    """Bridge times uniform in (0, 1), but 0.001 at least, so that z_t is not tau itself: (b,)."""
     return torch.rand((b,), generator=generator, device=generator.device).clamp_(min=1e-3)
 
 

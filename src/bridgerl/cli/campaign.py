@@ -1,7 +1,6 @@
 """Many runs as one command: what is left is run, here or over Ray; at the end stands a page."""
 
 import json
-import os
 import sys
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from bridgerl.errors import UserError, require, require_seeds, require_some
 from bridgerl.report.build import build_report, check_extras
 from bridgerl.runs import store
 from bridgerl.runs.folder import RunFolder
+from bridgerl.runs.versions import usable_cores
 from bridgerl.studies.base import Study
 from bridgerl.studies.jobs import Job, train_job
 from bridgerl.studies.manifest import Manifest, write_manifest
@@ -34,7 +34,7 @@ from bridgerl.training.process import StopSignal
 Seeds = Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="INT ...")]
 Only = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="NAME ...")]
 RayAddress = Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="[ADDRESS]")]
-CORES = os.cpu_count() or 1
+CORES = len(usable_cores())
 LOGS = "logs"
 
 
@@ -187,5 +187,6 @@ def train_seeds(
     done = [RunFolder(job.folder).done() or {} for job in jobs if job.done()]
     for key in ("best", "final", "average") if done and not quiet else ():
         scores = [figures[f"{key}_return"] for figures in done]
-        print(f"{key:<8} {np.mean(scores):.1f} +- {np.std(scores):.1f} over {len(done)} seeds")
+        spread = f" +- {np.std(scores, ddof=1):.1f}" if len(scores) > 1 else ""
+        print(f"{key:<8} {np.mean(scores):.1f}{spread} over {len(scores)} seed(s)")
     return code

@@ -1,7 +1,6 @@
 """The verb race."""
 
 import json
-import os
 import re
 import shlex
 import sys
@@ -20,6 +19,7 @@ from bridgerl.cli.train import Train
 from bridgerl.errors import UserError, choose, require, require_seeds, require_some
 from bridgerl.plots import check_plotting
 from bridgerl.runs import store
+from bridgerl.runs.versions import usable_cores
 from bridgerl.training.envs import Task
 
 PEERS = {"sb3": "stable-baselines3", "sb3-contrib": "sb3-contrib", "sbx": "sbx"}
@@ -95,8 +95,7 @@ class Race:
         return [(racer, heat) for heat in heats for racer in racers[heat.env]]
 
     def _cores(self) -> list[int]:
-        has = hasattr(os, "sched_getaffinity")
-        cores = sorted(os.sched_getaffinity(0)) if has else list(range(os.cpu_count() or 1))
+        cores = usable_cores()
         ok = 1 <= self.workers <= len(cores)
         require(ok, "workers", self.workers, f"must be from 1 to {len(cores)}, a core for each")
         return cores[: self.workers]

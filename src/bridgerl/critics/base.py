@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from bridgerl.critics.settings import CriticConfig as CriticConfig
 from bridgerl.errors import UserError
 from bridgerl.nn.flat import Flat, GuardedAdam, polyak_
-from bridgerl.nn.trunk import batch_norms, joint, paired_statistics
+from bridgerl.nn.trunk import batch_norms, joint, mated, paired_statistics
 from bridgerl.ops.levels import midpoint_levels
 from bridgerl.ops.measures import Measure, parse
 from bridgerl.ops.quantile import QuantileCost, quantile_huber, quantile_surrogate
@@ -26,6 +26,9 @@ CERTAIN = 0.02
 
 class Critic(nn.Module, ABC):
     """A value with its own learning rule. Authors write `loss` and `q`."""
+
+    mean_of: ClassVar[int] = 0
+    """Particles whose mean is the critic's mean return; 0 where `q_rank` is that mean."""
 
     def __init__(self, config: CriticConfig, online: nn.Module) -> None:
         super().__init__()
@@ -65,6 +68,13 @@ class Critic(nn.Module, ABC):
     def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """The value that ranks candidate actions, (b,): equal inputs give equal values."""
         return self.q(obs, action, target=target)
+
+    @torch.no_grad()
+    def mean(self, obs: Tensor, action: Tensor) -> Tensor:
+        """The mean return for whoever asks, (b,): what ranks may be cheaper and less exact."""
+        if self.mean_of:
+            return self.particles(obs, action, self.mean_of).mean(1)
+        return self.q_rank(obs, action)
 
     def risk(
         self,
@@ -140,6 +150,10 @@ class Critic(nn.Module, ABC):
         with joint(self._norms[0], after), joint(self._norms[1], now):
             yield
 
+    def mated(self, mate: Tensor) -> AbstractContextManager[None]:
+        """Inside `joint`, where the target looks at (s, a) itself, whose mate is (s', a')."""
+        return mated(self._norms[1], mate)
+
     def track(self) -> None:
         """Move the target one Polyak step towards the online weights."""
         polyak_(self._target_flat.vector, self.optimizer.flat, self._polyak)
@@ -161,7 +175,12 @@ class QuantileCritic(Critic, ABC):
         return self.loss(batch, boot, quantile_surrogate)
 
     def advice(self, metrics: Mapping[str, float]) -> str | None:
-        """Within kappa the loss is quadratic: returns that vary no more get expectiles."""
+        """Within kappa the loss is quadratic: returns that vary no more get expectiles.
+
+        A critic that logs no `critic/spread` and `critic/target` gets no advice.
+        """
+        if not {"critic/spread", "critic/target"} <= metrics.keys():
+            return None
         kappa, spread, size = self.kappa, metrics["critic/spread"], abs(metrics["critic/target"])
         if not CERTAIN * size < spread < kappa / WIDE_KAPPA:
             return None

@@ -1,6 +1,7 @@
-"""The critic of "Distributional Reinforcement Learning with Diffusion Bridge Critics" (Eq., Alg.).
+"""The critic of "Distributional Reinforcement Learning with Diffusion Bridge Critics".
 
-A network predicts the end Z_tau of a bridge from level tau; M steps with exact weights walk there.
+Equations and algorithms are numbered as there. A network predicts the end Z_tau of a bridge from
+level tau; M steps with exact weights walk there.
 """
 
 from dataclasses import dataclass
@@ -115,6 +116,8 @@ class DBCConfig(CriticConfig):
 
 class DBC(QuantileCritic):
     """Z_tau(s, a) is where the bridge that starts at tau ends."""
+
+    mean_of = 64
 
     def __init__(self, config: DBCConfig, spec: EnvSpec, streams: Streams) -> None:
         c, n_inputs, trunk = config, spec.obs_dim + spec.action_dim, None

@@ -64,9 +64,13 @@ def _crossing(atoms: Tensor) -> Metrics:
 
 
 def _by_time(residual: Tensor, t: Tensor) -> Metrics:
-    """Mean residual (b,) in equal bins of bridge time; NaN, logged as null, in an empty one."""
+    """Mean residual (b,) in equal bins of bridge time, of those that are not empty.
+
+    At t = 0, where a walk of one step is trained alone, no end can be read off the input.
+    """
+    residual, t = residual[t > 0], t[t > 0]
     index = (t * T_BINS).long().clamp_(max=T_BINS - 1)
     total = residual.new_zeros(T_BINS).index_add_(0, index, residual)
     count = residual.new_zeros(T_BINS).index_add_(0, index, torch.ones_like(residual))
-    means = total / count
-    return {f"critic/leak_t{i}": means[i] for i in range(T_BINS)}
+    means, full = total / count, (count > 0).tolist()
+    return {f"critic/leak_t{i}": means[i] for i in range(T_BINS) if full[i]}

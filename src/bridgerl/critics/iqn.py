@@ -80,13 +80,15 @@ class QuantileNet(nn.Module):
 class IQN(QuantileCritic):
     """Z_tau(s, a) = min_h Z_h(s, a; tau), or their mean; levels are shared by the heads."""
 
+    mean_of = 64
+
     def __init__(self, config: IQNConfig, spec: EnvSpec, streams: Streams) -> None:
         n_inputs = spec.obs_dim + spec.action_dim
         nets = nn.ModuleList(QuantileNet(config, n_inputs) for _ in range(config.n_heads))
         super().__init__(config, nets)
         self.config, self.kappa = config, config.kappa
-        self._draw_levels = Levels(config.stratified, config.shared_levels)
-        self._levels, self._actor_levels = streams("quantile_levels"), streams("actor_levels")
+        self._levels = Levels(config.stratified, config.shared_levels)
+        self._draws, self._actor_draws = streams("quantile_levels"), streams("actor_levels")
 
     def loss(self, batch: Batch, boot: Bootstrap, cost: QuantileCost = quantile_huber) -> Tensor:
         """Quantile-Huber loss: sum over heads and levels, mean over targets and transitions."""
@@ -100,7 +102,7 @@ class IQN(QuantileCritic):
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of the return at random levels: (b,)."""
-        tau = self._draw_levels.draw(len(obs), self.config.n_actor, self._actor_levels)
+        tau = self._levels.draw(len(obs), self.config.n_actor, self._actor_draws)
         return self._returns(obs, action, tau, target=target).mean(1)
 
     @torch.no_grad()
@@ -116,7 +118,7 @@ class IQN(QuantileCritic):
         if fixed:
             tau = midpoint_levels(self.config.n_rank)[None].to(obs)
         else:
-            tau = self._draw_levels.draw(len(obs), self.config.n_actor, self._actor_levels)
+            tau = self._levels.draw(len(obs), self.config.n_actor, self._actor_draws)
         z = self._returns(obs, action, levels(measure, tau), target=target)
         return risk_at(measure, z)
 
@@ -128,10 +130,10 @@ class IQN(QuantileCritic):
         """Predictions (b, h, k), ascending targets (b, n), levels (b or 1, k)."""
         c, b = self.config, len(batch.reward)
         with torch.no_grad():
-            tau = self._draw_levels.draw(b, c.n_target, self._levels)
+            tau = self._levels.draw(b, c.n_target, self._draws)
             atoms = self._returns(batch.next_obs, boot.action, tau, target=True)
             y = bellman(batch, boot, atoms.sort(-1).values)
-            tau = self._draw_levels.draw(b, c.n_online, self._levels)
+            tau = self._levels.draw(b, c.n_online, self._draws)
         return self._of_heads(batch.obs, batch.action, tau, target=False), y, tau
 
     def _returns(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:

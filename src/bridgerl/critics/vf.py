@@ -6,7 +6,7 @@ the Bellman map. As published the second is not discounted; see `discounted_velo
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -119,6 +119,8 @@ class Terms(NamedTuple):
 class VF(Critic):
     """Z(s, a) is where the flow dz/dt = v(z, t, s, a) carries N(0, 1) from t = 0 to 1."""
 
+    mean_of = 64
+
     def __init__(self, config: VFConfig, spec: EnvSpec, streams: Streams) -> None:
         n_inputs = spec.obs_dim + spec.action_dim
         nets = nn.ModuleList(Velocity(config, n_inputs) for _ in range(config.n_heads))
@@ -167,7 +169,7 @@ class VF(Critic):
         follow = (v[..., 1:] - velocity[:, None]).square().sum((1, 2))
         if c.masked_velocity:
             follow = follow * (batch.discount > 0)
-        return Terms(path, follow, self._confidence(x), y, z[:, :1])
+        return Terms(path, follow, self._confidence(x, after), y, z[:, :1])
 
     def see(self, batch: Batch, boot: Bootstrap) -> None:
         """Let returns be as large as the batch's rewards allow."""
@@ -220,10 +222,11 @@ class VF(Critic):
 
     def _flow(self, x: Tensor, eps: Tensor, ends: Tensor, *, target: bool) -> Tensor:
         """Every head's Euler solve from noise (b, n) at 0 to the times `ends`: (b, h, n)."""
-        return torch.stack([self._solve(n, x, eps, ends) for n in self._heads(target=target)], 1)
+        heads = self._heads(target=target)
+        return torch.stack([self._solve(net, net.begin(x), eps, ends) for net in heads], 1)
 
-    def _solve(self, net: Velocity, x: Tensor, eps: Tensor, ends: Tensor) -> Tensor:
-        base, z, dt = net.begin(x), eps, ends / self.config.flow_steps
+    def _solve(self, net: Velocity, base: Any, eps: Tensor, ends: Tensor) -> Tensor:
+        z, dt = eps, ends / self.config.flow_steps
         limits = self._limits()
         for k in range(self.config.flow_steps):
             z = z + dt * net(base, k * dt, z)
@@ -231,16 +234,21 @@ class VF(Critic):
             z = z + (torch.clamp(z, *limits) - z).detach()
         return z
 
-    def _confidence(self, x: Tensor) -> Tensor:
-        """sigmoid(-temperature / std) + 1/2, std = |dz_1 / deps| of the target flow: (b,)."""
+    def _confidence(self, x: Tensor, mate: Tensor) -> Tensor:
+        """sigmoid(-temperature / std) + 1/2, std = |dz_1 / deps| of the target flow: (b,).
+
+        Batch norms see x together with its mate (s', a'), as everywhere.
+        """
         if self.config.confidence is None:
             return x.new_ones(len(x))
         eps = self._normal(len(x), self._noise)
         spreads = []
         for net in self._heads(target=True):
             start = eps.clone().requires_grad_()
+            with torch.no_grad(), self.mated(mate):
+                base = net.begin(x)
             with torch.enable_grad():
-                end = self._solve(net, x, start, torch.ones_like(eps[:1]))
+                end = self._solve(net, base, start, torch.ones_like(eps[:1]))
             spreads.append(torch.autograd.grad(end.sum(), start)[0].abs())
         std = torch.cat(spreads, 1).mean(1)
         return torch.sigmoid(-self.config.confidence / std) + 0.5

@@ -146,6 +146,19 @@ def joint(norms: Sequence[BatchNormed], mate: Tensor | None = None) -> Iterator[
             trunk.learning, trunk.mate = False, None
 
 
+@contextmanager
+def mated(norms: Sequence[BatchNormed], mate: Tensor) -> Iterator[None]:
+    """Inside `joint`, for passes of the other half of a pair, whose mate is this one."""
+    before = [trunk.mate for trunk in norms]
+    for trunk in norms:
+        trunk.mate = mate if trunk.learning else None
+    try:
+        yield
+    finally:
+        for trunk, own in zip(norms, before, strict=True):
+            trunk.mate = own
+
+
 def paired_statistics(slow: nn.Module, fast: nn.Module) -> list[tuple[Tensor, Tensor]]:
     """What batch norms have gathered, of a slow copy and of the network that it follows."""
     of_slow, of_fast = (

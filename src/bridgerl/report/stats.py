@@ -166,13 +166,18 @@ Seeds = Mapping[tuple[str, str], Mapping[Any, float]]
 """Scores by setting and task, then by seed."""
 
 
-def _pairs(contrast: Contrast, seeds: Seeds) -> Array | None:
-    """The contrast at every seed that all its settings have, if they are two or more."""
+def _pairs(contrast: Contrast, cells: Cells, seeds: Seeds) -> Array | None:
+    """The contrast at every seed that all its settings have, if they are two or more.
+
+    Around the means it is taken as linear, as where seeds are not paired.
+    """
     parts = [(slope, seeds[setting, task]) for slope, setting, task in contrast.terms]
     common = sorted(set.intersection(*(set(scores) for _, scores in parts)), key=str)
     if len(common) < 2:
         return None
-    return np.array([sum(slope * scores[seed] for slope, scores in parts) for seed in common])
+    sums = [sum(slope * scores[seed] for slope, scores in parts) for seed in common]
+    at_means = sum(slope * cells[setting, task].mean for slope, setting, task in contrast.terms)
+    return contrast.value - at_means + np.array(sums)
 
 
 def judge(
@@ -197,7 +202,7 @@ def judge(
         return Verdict(UNDECIDED, reason="a ratio needs positive numbers")
     if all(c.std == 0 for c in own) and not exact:
         return Verdict(UNDECIDED, value, reason="equal seeds tell nothing of their spread")
-    pairs = _pairs(contrast, seeds) if seeds and isinstance(contrast, Contrast) else None
+    pairs = _pairs(contrast, cells, seeds) if seeds and isinstance(contrast, Contrast) else None
     if pairs is None:
         interval = contrast_interval(contrast, cells)
     else:

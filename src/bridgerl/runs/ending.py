@@ -49,6 +49,15 @@ def require_as_ended(log: Path, done: dict[str, Any]) -> None:
         store.require_intact(ok, log, "it is not as it was when the run ended")
 
 
+def changed(log: Path, done: dict[str, Any]) -> str | None:
+    """What is wrong with such a log, if anything."""
+    try:
+        require_as_ended(log, done)
+    except StorageFault as fault:
+        return str(fault)
+    return None
+
+
 def _is_mark(mark: Any) -> bool:
     return isinstance(mark, dict) and store.is_count(mark.get("bytes")) and "sha256" in mark
 

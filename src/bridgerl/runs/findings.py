@@ -1,8 +1,10 @@
 """What verbs found out about a run's weights and left in its folder, each file sealed."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from bridgerl.errors import StorageFault
 from bridgerl.runs import store
 
 FORMAT = 2
@@ -28,13 +30,19 @@ def read_values(path: Path) -> dict[str, Any]:
     return found | {"relative_q_bias": share}
 
 
-def write_shifts(path: Path, data: dict[str, Any]) -> None:
-    """Leave what a calibration found, its shifts among it."""
-    store.publish_file(path, store.to_sealed_json(data))
+def write_calibration(path: Path, result: dict[str, Any]) -> None:
+    """Leave what a calibration found; shifts of other weights, or older ones, stay."""
+    kept: dict[str, list[float]] = {}
+    with suppress(StorageFault):  # What is damaged is replaced.
+        kept = read_shifts(path)
+    new = {str(result["step"]): result["shifts"]} if "shifts" in result else {}
+    store.publish_file(path, store.to_sealed_json(result | {"shifts": kept | new}))
 
 
 def read_shifts(path: Path) -> dict[str, list[float]]:
-    """What corrects the quantiles of weights, by their step."""
+    """What corrects the quantiles of weights, by their step, as far as it was measured."""
+    if not path.is_file():
+        return {}
     found = store.open_sealed_json(store.read_json_bytes(path), str(path)).get("shifts")
     rows = list(found.values()) if isinstance(found, dict) else [None]
     ok = all(isinstance(row, list) and all(type(z) is float for z in row) for row in rows)

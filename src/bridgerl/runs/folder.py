@@ -101,6 +101,7 @@ class RunFolder:
         """Write config, sizes, versions and command, if that is not what is there."""
         data = {"config": encode(config), "sizes": _sizes(spec), "versions": versions()}
         data |= {"spaces": spec.spaces} if spec.spaces else {}
+        data["length"] = self.length(config)
         with contextlib.suppress(UserError):  # A preset of one's own has no command.
             data["command"] = command_of(config)
         sealed = store.to_sealed_json(data)
@@ -115,7 +116,15 @@ class RunFolder:
             held = data.get(part)
             ok = isinstance(held, dict) and all(type(held.get(k)) is t for k, t in types.items())
             store.require_intact(ok, path, f"no {part} inside")
+        store.require_intact(store.is_count(data.get("length", 0)), path, "no length inside")
         return data
+
+    def length(self, config: RunConfig) -> int:
+        """Steps the run was begun with, over which its schedules go; a new one has its config's."""
+        if not os.path.isfile(self.config_file):
+            return config.steps
+        stored = self.stored()  # Earlier releases wrote down the latest steps alone.
+        return stored.get("length", stored["config"]["steps"])
 
     def read_config(self) -> RunConfig:
         if not os.path.isfile(self.config_file):  # Unlike Path.is_file, False for impossible names.
@@ -200,11 +209,7 @@ class RunFolder:
     def changed_timing(self) -> str | None:
         """What is wrong with the timing of a run that had ended; a resume mends the other logs."""
         with contextlib.suppress(StorageFault):  # Or the figures are lost, and written anew.
-            done = self.done() or {}
-            try:
-                ending.require_as_ended(self.timing_file, done)
-            except StorageFault as fault:
-                return str(fault)
+            return ending.changed(self.timing_file, self.done() or {})
         return None
 
     def _owner(self) -> str:
@@ -273,17 +278,12 @@ class RunFolder:
         return found | {"current": current}
 
     def write_calibration(self, result: dict[str, Any]) -> None:
-        """Leave what `bridgerl calibrate` found; shifts of other weights, or older ones, stay."""
-        kept: dict[str, list[float]] = {}
-        with contextlib.suppress(StorageFault):  # What is damaged is replaced.
-            kept = self.shifts()
-        new = {str(result["step"]): result["shifts"]} if "shifts" in result else {}
-        findings.write_shifts(self.calibration_file, result | {"shifts": kept | new})
+        """Leave what `bridgerl calibrate` found."""
+        findings.write_calibration(self.calibration_file, result)
 
     def shifts(self) -> dict[str, list[float]]:
-        """What corrects the quantiles of weights, by their step, as far as it was measured."""
-        path = self.calibration_file
-        return findings.read_shifts(path) if path.is_file() else {}
+        """What corrects the quantiles of weights, by their step."""
+        return findings.read_shifts(self.calibration_file)
 
 
 def step_of(checkpoint: Path) -> int:

@@ -137,11 +137,6 @@ def read_json_bytes(path: Path) -> bytes:
     return read_bytes(path, MAX_JSON_BYTES + 1)
 
 
-def read_json(path: Path) -> Any:
-    """The value in a file of strict JSON."""
-    return parse_json(read_json_bytes(path), str(path))
-
-
 def open_owned(path: Path, mode: Literal["a+b", "ab"]) -> io.FileIO:
     """Open a file of the run folder for appending; never through a link to somewhere else."""
     flags = os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -1,6 +1,7 @@
 """Releases and hardware that a run depends on."""
 
 import importlib.metadata
+import os
 import platform
 import re
 from pathlib import Path
@@ -10,6 +11,13 @@ def versions() -> dict[str, str]:
     """Releases that decide a trajectory, recorded in every run."""
     names = ("bridgerl", "torch", "numpy", "gymnasium", "mujoco")
     return {name: importlib.metadata.version(name) for name in names}
+
+
+def usable_cores() -> list[int]:
+    """Those that this process may use, of the machine's."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def processor() -> str:

@@ -153,8 +153,7 @@ class ActorCritic(Saved):
     def set_random_seed(self, seed: int | None = None) -> None:
         super().set_random_seed(seed)
         if seed is not None:
-            fresh = Streams(seed, str(self.device))
-            self.streams.load({name: fresh(name).get_state() for name in self.streams.state()})
+            self.streams.reseed(seed)
 
     @property
     def actor(self) -> ActorView:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -128,12 +128,13 @@ class StaysBelow(Claim):
     most: float
     says: str = ""
 
-    @property
-    def bound(self) -> float:
-        return -self.most
-
     def weights(self) -> dict[str, float]:
         return {self.setting: -1.0}
+
+    def contrast(self, cells: Cells) -> Contrast:
+        """How far below the mean is."""
+        terms = ((-1.0, self.setting, self.task),)
+        return Contrast(self.most - cells[self.setting, self.task].mean, terms)
 
 
 @dataclass(frozen=True)

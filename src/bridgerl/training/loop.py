@@ -100,7 +100,7 @@ class Trainer:
         callbacks: Sequence[Callback],
     ) -> None:
         self.config, self.folder, self._make = config, RunFolder(config.folder), make
-        self.state = RunState(config, *tasks)
+        self.state = RunState(config, *tasks, length=self.folder.length(config))
         self.agent = self.state.agent
         self.callbacks = Callbacks(callbacks, Progress(config, self.state))
         self.step = TrainStep(self.state, config.train, config.warmup)

@@ -63,6 +63,10 @@ class Policy:
         scaled = self._in_bounds(action.cpu().numpy())
         return scaled if many else scaled[0]
 
+    def reset(self) -> None:
+        """An episode begins: a policy that explores with held noise (gSDE) asks for other noise."""
+        self.agent.actor.begin()
+
     def make_env(self, **more: Any) -> gym.Env[Any, Any]:
         """The environment of its run, with its wrappers; `more` such as render_mode="human"."""
         if self.config is None:

@@ -61,12 +61,15 @@ class Counters:
 class RunState:
     """Agent, generators, replay, episodes under way, counters and last metrics of one run."""
 
-    def __init__(self, config: RunConfig, *tasks: Task | ProcessTask) -> None:
+    def __init__(
+        self, config: RunConfig, *tasks: Task | ProcessTask, length: int | None = None
+    ) -> None:
+        """Schedules go over `length` steps, by default those of the config."""
         self.task = tasks[0]
         self.streams = Streams(config.seed, config.train.device)
         try:
             normalizer = build_normalizer(config.train, self.task.spec)
-            updates = round(config.steps * config.train.updates_per_step)
+            updates = round((length or config.steps) * config.train.updates_per_step)
             parts = (config.actor.settled(updates), config.critic)
             self.agent: Agent = build_agent(*parts, self.task.spec, self.streams, normalizer)
             self.replay = Replay(config.train.buffer_size, self.task.spec)
@@ -94,7 +97,8 @@ class RunState:
         return {k: v for k, v in with_prefix("agent.", self.agent.state_dict()).items() if plays(k)}
 
     def snapshot(self, metrics_mark: dict[str, Any]) -> Snapshot:
-        tensors = self._tensors() | with_prefix("metric.", self.metrics)
+        metrics = {name: value.float() for name, value in self.metrics.items()}
+        tensors = self._tensors() | with_prefix("metric.", metrics)
         first, *others = self.lanes
         episodes = first.state()
         for i, lane in enumerate(others, 1):

@@ -1,7 +1,6 @@
 """How many threads an update is fastest with, found out by a few updates of a throw-away agent."""
 
 import dataclasses
-import os
 import time
 
 import torch
@@ -9,6 +8,7 @@ import torch
 from bridgerl.agent import build_agent
 from bridgerl.config import RunConfig
 from bridgerl.runs.folder import RunFolder
+from bridgerl.runs.versions import usable_cores
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, EnvSpec
 
@@ -29,7 +29,7 @@ def settle_threads(config: RunConfig, spec: EnvSpec) -> RunConfig:
 
 def probe_threads(config: RunConfig, spec: EnvSpec) -> int:
     """The fastest of 1, 2, 4, ... threads; more only if they gain a tenth."""
-    cores = os.cpu_count() or 1
+    cores = len(usable_cores())
     counts = [2**i for i in range(cores.bit_length()) if 2**i <= cores]
     agent = build_agent(config.actor, config.critic, spec, Streams(0, config.train.device))
     n, device = config.train.batch_size, config.train.device
@@ -42,7 +42,8 @@ def probe_threads(config: RunConfig, spec: EnvSpec) -> int:
             for count in counts:  # In turns: a disturbance then hits all alike.
                 torch.set_num_threads(count)
                 started = time.perf_counter()
-                agent.update(rows)
+                for _ in range(config.actor.delay):  # One of them is the actor's.
+                    agent.update(rows)
                 best[count] = min(best[count], time.perf_counter() - started)
     finally:
         torch.set_num_threads(before)

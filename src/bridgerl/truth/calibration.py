@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from bridgerl.agent import Agent
+from bridgerl.ops.levels import midpoint_levels
 from bridgerl.plots import COLORS, legend_below, panels, save, theme
 from bridgerl.runs.folder import RunFolder, Which
 from bridgerl.training.play import playing
@@ -46,13 +47,14 @@ def calibrate(
             longest=longest,
         )
         forks = fork(policy_of(player.agent), plan, tick)
-        learned = read_quantiles(player.agent, forks)
+        raw = read_quantiles(player.agent, forks)
+    learned = np.sort(raw, 1)
     result: dict[str, Any] = {"weights": weights, "step": player.step, "seed": seed}
     looks, drawn = {"learned": learned}, forks.returns
     if recalibrate:
-        shifts = scores.conformal_shifts(learned[::2], drawn[::2])
+        shifts = scores.conformal_shifts(raw[::2], drawn[::2])
         result["shifts"], drawn = shifts.tolist(), drawn[1::2]
-        looks = {"learned": learned[1::2], "recalibrated": np.sort(learned[1::2] + shifts, 1)}
+        looks = {"learned": learned[1::2], "recalibrated": np.sort(raw[1::2] + shifts, 1)}
         result["after"] = scores.score(looks["recalibrated"], drawn)
     result |= {"figures": scores.score(looks["learned"], drawn)}
     result |= {"shown": _shown(looks | {"played": np.sort(drawn, 1)})}
@@ -63,10 +65,10 @@ def calibrate(
 
 @torch.no_grad()
 def read_quantiles(agent: Agent, forks: Forks) -> np.ndarray:
-    """Learned quantiles at midpoint levels, ascending: (p, k)."""
+    """Learned quantiles at midpoint levels, which may cross: (p, k)."""
     obs, action = (torch.from_numpy(x).to(agent.device) for x in (forks.obs, forks.action))
-    z = agent.particles(obs, action, scores.LEVELS)
-    return np.sort(z.cpu().double().numpy(), 1)
+    tau = midpoint_levels(scores.LEVELS)[None]
+    return agent.quantiles(obs, action, tau).cpu().double().numpy()
 
 
 def _shown(looks: dict[str, np.ndarray]) -> list[dict[str, list[float]]]:

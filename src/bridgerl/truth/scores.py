@@ -134,7 +134,7 @@ def conformal_shifts(learned: Array, drawn: Array) -> Array:
     Split conformal prediction level by level: the ceil((N + 1) tau)-th of the N sorted residuals.
     """
     k = learned.shape[1]
-    residuals = drawn[:, None] - np.sort(learned, 1)[:, :, None]
+    residuals = drawn[:, None] - learned[:, :, None]
     residuals = np.sort(residuals.swapaxes(0, 1).reshape(k, -1))
     count = residuals.shape[1]
     rank = np.ceil((count + 1) * (np.arange(k) + 0.5) / k).astype(int).clip(1, count) - 1
