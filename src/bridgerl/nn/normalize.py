@@ -143,7 +143,9 @@ class Normalizer(nn.Module):
     def normalize_batch(self, batch: Batch) -> Batch:
         """The task's transitions as the learner learns from them."""
         obs, next_obs = self.normalize_obs(batch.obs), self.normalize_obs(batch.next_obs)
-        reward = batch.reward if self.returns is None else batch.reward * self.returns.gain
+        reward = batch.reward
+        if self.returns is not None:  # In float64, so that the unit of rewards is lost in rounding.
+            reward = (reward.double() * self.returns.gain).float()
         return batch._replace(obs=obs, reward=reward, next_obs=next_obs)
 
     def in_task_units(self, returns: Tensor) -> Tensor:

@@ -55,7 +55,8 @@ def train(
     with open_tasks(config, make) as tasks:
         spec = tasks[0].spec
         config = settle_threads(settle_warmup(config), spec)
-        check_memory(spec, min(config.train.buffer_size, config.steps))
+        rows, fine = min(config.train.buffer_size, config.steps), config.train.normalize_returns
+        check_memory(spec, rows, fine_rewards=fine)
         run.check(config, spec)
         trainer = Trainer(config, make, tasks, callbacks)
         with contextlib.closing(trainer.eval_task), tuned_process(config.train.threads):

@@ -14,9 +14,10 @@ Array = np.ndarray
 class Replay:
     """Ring of rows [obs, action, reward, discount, next_obs]; row i lives in slot i % capacity."""
 
-    def __init__(self, capacity: int, spec: EnvSpec) -> None:
+    def __init__(self, capacity: int, spec: EnvSpec, *, fine_rewards: bool = False) -> None:
+        """`fine_rewards`: a sixth column holds what float32 leaves of a reward."""
         self.capacity, self.count = capacity, 0
-        self.widths = (spec.obs_dim, spec.action_dim, 1, 1, spec.obs_dim)
+        self.widths = row_widths(spec, fine_rewards=fine_rewards)
         # Memory is touched, and so paid for, only where rows are written.
         self.rows = torch.empty(capacity, sum(self.widths))
         self._columns = np.split(self.rows.numpy(), np.cumsum(self.widths)[:-1], axis=1)
@@ -28,8 +29,8 @@ class Replay:
         self, obs: Array, action: Array, reward: float, discount: float, next_obs: Array
     ) -> None:
         """Store one transition over the oldest one; discount is 0 after termination."""
-        values = (obs, action, reward, discount, next_obs)
-        for column, value in zip(self._columns, values, strict=True):
+        values = (obs, action, reward, discount, next_obs, reward - float(np.float32(reward)))
+        for column, value in zip(self._columns, values, strict=False):
             column[self.count % self.capacity] = value
         self.count += 1
 
@@ -42,7 +43,8 @@ class Replay:
         return self._batch(self.read(self.live_rows()[-n:]).to(device))
 
     def _batch(self, rows: Tensor) -> Batch:
-        obs, action, reward, discount, next_obs = rows.split(self.widths, 1)
+        obs, action, reward, discount, next_obs, *rest = rows.split(self.widths, 1)
+        reward = reward.double() + rest[0] if rest else reward
         return Batch(obs, action, reward.squeeze(1), discount.squeeze(1), next_obs)
 
     def largest_reward(self) -> float:
@@ -61,9 +63,19 @@ class Replay:
         self.rows[torch.arange(first, first + len(rows)) % self.capacity] = rows
 
 
-def check_memory(spec: EnvSpec, rows: int) -> int:
+def row_widths(spec: EnvSpec, *, fine_rewards: bool) -> tuple[int, ...]:
+    """Numbers in each part of a row."""
+    return (spec.obs_dim, spec.action_dim, 1, 1, spec.obs_dim) + (1,) * fine_rewards
+
+
+def row_bytes(spec: EnvSpec, *, fine_rewards: bool) -> int:
+    """Memory of a row."""
+    return 4 * sum(row_widths(spec, fine_rewards=fine_rewards))
+
+
+def check_memory(spec: EnvSpec, rows: int, *, fine_rewards: bool = False) -> int:
     """Bytes that so many rows take; refuses what the machine cannot hold."""
-    need = rows * (2 * spec.obs_dim + spec.action_dim + 2) * 4
+    need = rows * row_bytes(spec, fine_rewards=fine_rewards)
     have = psutil.virtual_memory().available
     if need > 0.9 * have:
         what = f"replay of {rows:,} rows needs {need / 1e9:.2f} GB, {have / 1e9:.2f} GB are free"

@@ -72,7 +72,9 @@ class RunState:
             updates = round((length or config.steps) * config.train.updates_per_step)
             parts = (config.actor.settled(updates), config.critic)
             self.agent: Agent = build_agent(*parts, self.task.spec, self.streams, normalizer)
-            self.replay = Replay(config.train.buffer_size, self.task.spec)
+            # Rewards are multiplied by what they taught: rounded before, their unit would matter.
+            fine = config.train.normalize_returns
+            self.replay = Replay(config.train.buffer_size, self.task.spec, fine_rewards=fine)
         except RuntimeError as error:  # How torch says that memory cannot be had.
             hint = f"lower the hidden widths or --train.buffer-size {config.train.buffer_size}"
             what = "memory for the networks or the replay cannot be had"

@@ -17,6 +17,7 @@ from bridgerl.streams import Streams
 from bridgerl.studies.jobs import Job, evaluation_cell, gamble_cell, league_cell
 from bridgerl.training.envs import Task
 from bridgerl.training.recipe import Recipe
+from bridgerl.training.replay import row_bytes
 from bridgerl.truth.gambles import learn, one_step
 from bridgerl.truth.league import run_cell
 from bridgerl.truth.settings import PROBLEMS, EvaluationCell, GambleCell, LeagueCell, ToyConfig
@@ -187,7 +188,7 @@ def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:
     tensors = {k: t for k, t in agent.state_dict().items() if hasattr(t, "numel")}
     sizes = {name: t.numel() * t.element_size() for name, t in tensors.items()}
     whole, played = sum(sizes.values()), sum(n for name, n in sizes.items() if plays(name))
-    row = 4 * (2 * spec.obs_dim + spec.action_dim + 2)  # float32
+    row = row_bytes(spec, fine_rewards=config.train.normalize_returns)
     checkpoints = min(config.save.keep, config.steps // config.save_every + 1)
     weights = config.steps // config.save.weights_every + 1
     rows = min(config.steps, config.train.buffer_size)
