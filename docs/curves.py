@@ -8,18 +8,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bridgerl.plots import COLORS, THEMES, legend_below, panels, save, theme, themed
+from bridgerl.plots import CRITICS, THEMES, critic_color, legend_below, panels, save, themed
 from bridgerl.report.curves import draw_curves
 from bridgerl.report.load import Run, load
 from bridgerl.runs.archive import unpack
 
 HERE = Path(__file__).parent / "pictures"
-ORDER = ("dbc", "tqc", "cdq", "iqn", "dsac", "vf", "vdrl")
 
 
 def critic_of(setting: str) -> str:
     """The critic of a setting such as sac-dbc-lite."""
-    return next(critic for critic in ORDER if critic in setting)
+    return next(critic for critic in CRITICS if critic in setting)
 
 
 def draw(runs: list[Run]) -> Any:
@@ -28,9 +27,9 @@ def draw(runs: list[Run]) -> Any:
     tasks = draw_curves("", runs, settings)
     figure, axes = panels(1, len(tasks), width=2.6, height=2.2)
     for ax, task in zip(axes, tasks, strict=True):
-        for curve in sorted(task["curves"], key=lambda c: ORDER.index(critic_of(c["setting"]))):
+        for curve in sorted(task["curves"], key=lambda c: CRITICS.index(critic_of(c["setting"]))):
             critic = critic_of(curve["setting"])
-            color = (theme().accent, *COLORS[1:])[ORDER.index(critic)]
+            color = critic_color(critic)
             thousands = [step / 1000 for step in curve["steps"]]
             ax.plot(thousands, curve["mean"], color=color, lw=2.2, label=f"SAC+{critic.upper()}")
             for part in (p for run in runs for p in run.parts):

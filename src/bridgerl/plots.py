@@ -34,6 +34,8 @@ THEMES = {
     "light": Theme("#222222", "#ffffff", "#c8c8c8", COLORS[0]),
     "dark": Theme("#dddddd", "#131416", "#555a60", COLORS[5]),
 }
+CRITICS = ("dbc", "tqc", "cdq", "iqn", "dsac", "vf", "vdrl")
+"""In the order of their colours, DBC's being the accent."""
 _theme = ContextVar("theme", default=THEMES["light"])
 
 # Where a point's name may stand, in points: right, left, and ever higher and lower.
@@ -54,6 +56,11 @@ _STYLE: Any = {
 def theme() -> Theme:
     """The colours to draw with here."""
     return _theme.get()
+
+
+def critic_color(critic: str) -> str:
+    """The colour that a critic has in every picture."""
+    return (theme().accent, *COLORS[1:])[CRITICS.index(critic)]
 
 
 @contextmanager

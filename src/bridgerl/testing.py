@@ -197,10 +197,10 @@ def test_particles_and_quantiles_describe_one_law(name: str) -> None:
     # At uneven levels in no order: what lies between them must not matter.
     tau = torch.rand((1, 400), generator=torch.Generator().manual_seed(0))
     quantiles = critic.quantiles(batch.obs, batch.action, tau)
-    for law in (particles, quantiles):
-        assert law.shape == (8, 400)
-        assert torch.isfinite(law).all()
-        assert not law.requires_grad
+    for spread in (particles, quantiles):
+        assert spread.shape == (8, 400)
+        assert torch.isfinite(spread).all()
+        assert not spread.requires_grad
     apart = (particles.mean(1) - quantiles.mean(1)).abs()
     assert (apart <= 0.25 * particles.std(1) + 1e-4).all()
 

@@ -272,7 +272,7 @@ def test_a_leagues_result_has_its_distances_and_its_quantiles(tmp_path: Path) ->
     assert set(study.measures) <= set(cell.scores)
     assert [x for x, _ in cell.curve] == list(range(101))
     draw(jobs, tmp_path)
-    assert {path.name for path in tmp_path.glob("*.png")} == {"distances.png", "price.png"}
+    assert {path.name for path in tmp_path.glob("*.png")} == {"distances.png", "cost.png"}
 
 
 def test_a_gambles_result_has_its_action_and_what_actions_are_worth(tmp_path: Path) -> None:

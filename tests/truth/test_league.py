@@ -1,4 +1,4 @@
-"""The league's problems have the laws they claim, and its verdicts repeat."""
+"""The league's problems have the distributions they claim, and its verdicts repeat."""
 
 import contextlib
 import json
@@ -229,7 +229,7 @@ def test_a_league_is_not_played_twice(tmp_path: Path, capsys: pytest.CaptureFixt
     assert cell.stat().st_mtime_ns == stamp
     assert "| cdq | 1" in (tmp_path / "league.md").read_text()
     assert json.loads((tmp_path / "league.json").read_text())["summary"] == first
-    for name in ("laws.png", "distances.png", "price.png"):
+    for name in ("quantiles.png", "distances.png", "cost.png"):
         assert (tmp_path / name).read_bytes().startswith(PNG)
 
 

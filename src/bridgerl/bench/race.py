@@ -1,6 +1,7 @@
 """A race at equal time: everybody learns for the same minutes of one core."""
 
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from bridgerl.bench.peers import LOOK, against_the_clock
 from bridgerl.bench.table import ask, describe
 from bridgerl.config import EvalConfig, RunConfig, encode
 from bridgerl.errors import StorageFault
-from bridgerl.plots import COLORS, legend_below, panels, save, theme
+from bridgerl.plots import COLORS, CRITICS, critic_color, legend_below, panels, save
 from bridgerl.runs import store
 from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import evaluate
@@ -28,6 +29,8 @@ from bridgerl.training.process import tuned_process
 from bridgerl.training.recipe import Recipe
 from bridgerl.training.state import RunState
 from bridgerl.training.step import TrainStep
+
+PEER_STROKES = ("-", "--", ":", "-.")
 
 
 @dataclass(frozen=True)
@@ -172,16 +175,21 @@ def _minutes_to(curves: Sequence[dict[str, list[float]]], goal: float) -> float 
 
 
 def draw_race(cells: Sequence[dict[str, Any]], path: Path) -> None:
-    """Return against minutes, a panel per task: a thin line per seed, a thick one for the mean."""
+    """Return against minutes, a panel per task: a thin line per seed, a thick one for the mean.
+
+    Ours have the colours of their critics, other libraries are grey.
+    """
     envs = list(dict.fromkeys(cell["env"] for cell in cells))
     labels = list(dict.fromkeys(cell["label"] for cell in cells))
-    first = theme().accent
-    palette = (first, *(color for color in COLORS[1:] if color != first))
+    strokes, looks = itertools.cycle(PEER_STROKES), dict[str, tuple[str, str]]()
+    for label in labels:
+        critic = label.lower().partition("+")[2]
+        ours = critic in CRITICS
+        looks[label] = (critic_color(critic), "-") if ours else (COLORS[6], next(strokes))
     figure, axes = panels(1, len(envs), width=4.2, height=2.8)
     for axis, env in zip(axes, envs, strict=True):
-        for at, label in enumerate(labels):
+        for label, (color, stroke) in looks.items():
             curves = [c["curve"] for c in cells if c["env"] == env and c["label"] == label]
-            color = palette[at % len(palette)]
             for curve in curves:
                 axis.plot(curve["minutes"], curve["returns"], color=color, lw=0.7, alpha=0.4)
             minutes, returns = [], []  # Who races in another panel alone is named here too.
@@ -189,7 +197,7 @@ def draw_race(cells: Sequence[dict[str, Any]], path: Path) -> None:
                 minutes, returns = (
                     np.mean([curve[name] for curve in curves], 0) for name in ("minutes", "returns")
                 )
-            axis.plot(minutes, returns, color=color, lw=2, label=label)
+            axis.plot(minutes, returns, color=color, ls=stroke, lw=2, label=label)
         axis.set(title=env, xlabel="minutes of one core", ylabel="return")
     legend_below(figure, axes[0], most=4)
     save(figure, path)

@@ -25,7 +25,7 @@ from bridgerl.studies.run.pool import Watcher
 from bridgerl.studies.run.work import JobEnd
 from bridgerl.truth import endpoint
 from bridgerl.truth.league import TAIL_HEADS, TAILS, figure, say_gap, say_percent, write_results
-from bridgerl.truth.league_plots import draw_distances, draw_price, draw_quantiles
+from bridgerl.truth.league_plots import draw_cost, draw_distances, draw_quantiles
 from bridgerl.truth.settings import PROBLEMS, EndpointConfig, LeagueCell, ToyConfig, read_problems
 from bridgerl.truth.toy import draw_toy, run_toy, show_toy
 
@@ -91,11 +91,11 @@ class League:
                 raise KeyboardInterrupt(f"stopped after {done}; the same command goes on") from None
         with writing(self.out):
             data = write_results(self.out, shlex.join(["bridgerl", *sys.argv[1:]]), results)
-            draws = {"distances": draw_distances, "price": draw_price, "laws": draw_quantiles}
+            draws = {"distances": draw_distances, "cost": draw_cost, "quantiles": draw_quantiles}
             for name, draw in draws.items():
                 # No picture of other results may stand beside these.
                 (self.out / f"{name}.png").unlink(missing_ok=True)
-                if self.plot and (name != "laws" or len(self.critics) <= MOST_LINES):
+                if self.plot and (name != "quantiles" or len(self.critics) <= MOST_LINES):
                     draw(results, self.out / f"{name}.png")
         if self.json:
             print(json.dumps(data["summary"]))

@@ -21,8 +21,8 @@ from bridgerl.runs.search import walk
 PICTURES = {
     "league.png": "League: distance to the true distribution",
     "distances.png": "League: distance to the true distribution",
-    "price.png": "League: distance against speed",
-    "laws.png": "League: learned distributions over the true ones",
+    "cost.png": "League: distance against speed",
+    "quantiles.png": "League: learned distributions over the true ones",
     "toy.png": "Degradation under Bellman backups",
     "bridge-error.png": "Endpoint error of Euler steps",
     "values.png": "Values that rules of the walk lead to",

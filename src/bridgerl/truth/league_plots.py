@@ -88,7 +88,7 @@ def _dots(
     return {e: [float(np.mean(v)) for v in group.values() if v] for e, group in groups.items()}
 
 
-def draw_price(results: list[dict[str, Any]], path: Path) -> None:
+def draw_cost(results: list[dict[str, Any]], path: Path) -> None:
     """Mean W1 / std over problems against milliseconds per update, and who is beaten by nobody."""
     rows: list[tuple[float, float, str]] = []
     for entrant in _names(results, "entrant"):

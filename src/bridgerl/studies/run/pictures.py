@@ -9,7 +9,7 @@ from bridgerl.studies.jobs import Job
 from bridgerl.studies.run.league import cell_result
 from bridgerl.truth.endpoint import biased_value, draw_values, weight_sum
 from bridgerl.truth.gamble_plots import draw_learnt
-from bridgerl.truth.league_plots import draw_distances, draw_price
+from bridgerl.truth.league_plots import draw_cost, draw_distances
 from bridgerl.truth.settings import SURE
 from bridgerl.truth.toy import draw_toy, join_toys
 
@@ -25,7 +25,7 @@ def draw(jobs: list[Job], folder: Path) -> None:
     known = {j: data for j, data in found.items() if j.kind == "league" and SURE not in j.task}
     if cells := [cell_result(job, data) for job, data in known.items()]:
         draw_distances(cells, folder / "distances.png")
-        draw_price(cells, folder / "price.png")
+        draw_cost(cells, folder / "cost.png")
     if learnt := {job: data for job, data in found.items() if job.kind == "gamble"}:
         actions: dict[tuple[str, str], list[float]] = {}
         for job, data in learnt.items():
