@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.jit import is_tracing  # pyright: ignore[reportPrivateImportUsage]
 
 from bridgerl.nn.layers import HeadLinear
-from bridgerl.nn.product import baddbmm
 from bridgerl.nn.trunk import Trunk
 
 CACHED = 2**18
@@ -147,7 +146,7 @@ class EndpointNet(nn.Module):
         v, w = self.from_features.weight[:, :, None], from_product.weight[:, :, None]
         gate = gate.permute(0, 3, 2, 1).contiguous()  # Or the product takes its odd strides.
         weight = torch.addcmul(v, w, gate).flatten(1, 2)  # (h, width k, f)
-        met = baddbmm(levels.flatten(1, 2), weight, features)
+        met = torch.baddbmm(levels.flatten(1, 2), weight, features)
         return met.unflatten(1, levels.shape[1:3])
 
     def at(self, t: Tensor) -> Tensor:

@@ -12,8 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bridgerl.nn.product import baddbmm
-
 LAYER_EPS = 1e-5
 BATCH_EPS = 1e-3
 MOMENTUM = 0.01
@@ -41,14 +39,14 @@ class HeadLinear(nn.Module):
         weight, bias = self.weight, self.bias
         if x.dim() == 2 or len(x) != len(weight):
             x = x.expand(len(weight), -1, -1)
-        return torch.bmm(weight, x) if bias is None else baddbmm(bias, weight, x)
+        return torch.bmm(weight, x) if bias is None else torch.baddbmm(bias, weight, x)
 
     def rows(self, x: Tensor) -> Tensor:
         """Apply the maps of the first heads to the rows of each: (h, n, in) -> (h, n, out)."""
         assert self.bias is not None
         weight, bias = of(x, self.weight), of(x, self.bias)
         # Not by .mT, which ONNX does not know.
-        return baddbmm(bias.transpose(1, 2), x, weight.transpose(1, 2))
+        return torch.baddbmm(bias.transpose(1, 2), x, weight.transpose(1, 2))
 
 
 def layer_norm(x: Tensor) -> Tensor:

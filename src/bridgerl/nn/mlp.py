@@ -7,8 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bridgerl.nn.product import linear
-
 Activation = Callable[[Tensor], Tensor]
 
 
@@ -39,6 +37,6 @@ class MLP(nn.Module):
         """Apply every layer; the last one stays linear, if the end is open."""
         *hidden, readout = self._affine
         for weight, bias in hidden:
-            x = self.activation(linear(x, weight, bias))
-        x = linear(x, *readout)
+            x = self.activation(F.linear(x, weight, bias))
+        x = F.linear(x, *readout)
         return x if self._open_end else self.activation(x)

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor, nn
 
 from bridgerl.nn.layers import HeadBatchRenorm, HeadLinear, feature_major, layer_norm, of
-from bridgerl.nn.product import baddbmm
 from bridgerl.nn.settings import TrunkName
 
 EXPANSION = 4
@@ -51,7 +50,7 @@ class Plain(Trunk):
         h = n_heads or self.n_heads
         y = x.t().expand(h, -1, -1)
         for weight, bias in self._affine:
-            y = torch.relu_(baddbmm(of(y, bias), of(y, weight), y))
+            y = torch.relu_(torch.baddbmm(of(y, bias), of(y, weight), y))
         return y
 
 
