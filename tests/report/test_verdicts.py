@@ -21,6 +21,14 @@ def test_pairs_of_seeds_cancel_what_they_share() -> None:
     assert verdict.interval.low == pytest.approx(0.9, abs=0.1)
 
 
+def test_equal_gaps_of_pairs_decide_nothing() -> None:
+    seeds = {("a", "t"): {0: 1.0, 1: 3.0}, ("b", "t"): {0: 0.0, 1: 2.0}}
+    cells = {cell: stats.summarise(list(x.values())) for cell, x in seeds.items()}
+    verdict = stats.judge(Beats("a", "b", "t"), cells, seeds=seeds)
+    assert verdict.word == "undecided"
+    assert verdict.reason == "equal gaps tell nothing of their spread"
+
+
 @pytest.mark.parametrize(
     ("gap", "word"), [(0.0, "holds"), (9.0, "undecided"), (30.0, "does not hold")]
 )

@@ -246,6 +246,25 @@ def test_pruning_keeps_every_segment_while_a_kept_manifest_cannot_be_read(
     assert [s for s, _ in run.checkpoints()] == [2, 3]
 
 
+def test_rows_of_earlier_releases_get_rewards_without_a_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segments, "SEGMENT_ROWS", 2)
+    spec = EnvSpec("toy", 1, 1)
+    run, narrow, wide = RunFolder(tmp_path), Replay(4, spec), Replay(4, spec, fine_rewards=True)
+    run.ckpt.mkdir()
+    run.replay.mkdir()
+    for reward in (0.1, 0.2, 0.3):  # Two of them in a sealed segment.
+        narrow.add(np.ones(1), np.ones(1), reward, 1.0, np.ones(1))
+    checkpoint.save(run, snapshot(3), narrow, {}, keep=1)
+    checkpoint.refill(run, run.checkpoint("step", 3), wide)
+    wide.add(np.ones(1), np.ones(1), 0.4, 1.0, np.ones(1))
+    exact = [float(np.float32(reward)) for reward in (0.1, 0.2, 0.3)]
+    assert wide.latest(4).reward.tolist() == pytest.approx([*exact, 0.4], rel=1e-14)
+    with pytest.raises(StorageFault, match="rows of 5 numbers, not 7"):
+        checkpoint.refill(run, run.checkpoint("step", 3), Replay(4, EnvSpec("toy", 2, 1)))
+
+
 def test_weights_that_are_not_finite_never_reach_the_disk(tmp_path: Path) -> None:
     (tmp_path / "ckpt").mkdir()
     bad = {"agent.w": torch.tensor([1.0, math.nan])}

@@ -149,26 +149,14 @@ def test_rewards_of_another_unit_teach_the_same_bits(actor: str, critic: str, fa
     assert plain.agent.updates == 80
     assert one.keys() == two.keys()
     assert [k for k in one if not torch.equal(one[k], two[k])] == []
-    gains = [state.metrics.pop("agent/return_gain") for state in (plain, loud)]
+    gains = [state.figures.pop("agent/return_gain") for state in (plain, loud)]
     same, close = torch.testing.assert_close, {"rtol": 1e-6, "atol": 0}
     same(gains[0], factor * gains[1], **close)
-    same(plain.metrics, loud.metrics, **close, equal_nan=True)
+    for name in ("metrics", "figures"):
+        same(getattr(plain, name), getattr(loud, name), **close, equal_nan=True)
     batch = make_batch()
     obs, action = batch.obs, batch.action[:, :1]
     same(factor * plain.agent.q(obs, action), loud.agent.q(obs, action), **close)
-
-
-@pytest.mark.parametrize("critic", ["cdq", "dbc"])
-def test_rewards_times_a_thousand_teach_the_same_up_to_rounding(critic: str) -> None:
-    (plain, one), (loud, two) = (
-        stepped(f"toy_envs:Loud{factor}-v0", "sac", critic, 180) for factor in (1, 1000)
-    )
-    weights = [k for k in one if k.endswith(("weight", "bias"))]
-    assert len(weights) > 8
-    for name in weights:
-        torch.testing.assert_close(one[name], two[name], rtol=0, atol=1e-3)
-    replays = [state.replay.latest(100).reward for state in (plain, loud)]
-    torch.testing.assert_close(1000 * replays[0], replays[1], rtol=1e-2, atol=1.0)
 
 
 def test_rewards_too_large_to_be_squared_can_be_learnt(tmp_path: Path) -> None:

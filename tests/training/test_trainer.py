@@ -1,5 +1,6 @@
 """The loop itself: what is stored, when learning happens, what stops it, what a person sees."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -105,6 +106,25 @@ def test_a_short_run_learns_though_nobody_chose_its_warmup(tmp_path: Path) -> No
 def test_rows_hold_the_reward_of_their_own_step(tmp_path: Path) -> None:
     rows = _rows(train(_config(tmp_path), quiet=True))
     assert rows[:, 5] == pytest.approx(-np.linalg.norm(rows[:, 7:9], axis=1), rel=1e-5)
+
+
+def test_a_number_that_is_not_there_at_a_line_is_not_told_from_the_line_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = iter([{"critic/odd": torch.tensor(1.0)}, *[{} for _ in range(20)]])
+    monkeypatch.setattr(Agent, "figures", lambda *_: next(told))
+    records = _records(train(_config(tmp_path), quiet=True), "train")
+    assert sum("critic/odd" in record for record in records) == 1
+
+
+def test_a_run_that_never_saved_begins_with_the_length_it_is_given_next(tmp_path: Path) -> None:
+    config = _config(tmp_path)
+    run = RunFolder(config.folder)
+    with contextlib.closing(Task(config.env, 0)) as task:
+        run.open(config, task.spec).release()  # As if killed before the first checkpoint.
+    assert run.length(dataclasses.replace(config, steps=800)) == 800
+    train(config, quiet=True)
+    assert run.length(dataclasses.replace(config, steps=800)) == 400
 
 
 def test_evaluation_does_not_explore(tmp_path: Path) -> None:

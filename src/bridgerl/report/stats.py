@@ -200,9 +200,10 @@ def judge(
         return Verdict(UNDECIDED, value, reason="one seed has no interval")
     if value is None:
         return Verdict(UNDECIDED, reason="a ratio needs positive numbers")
-    if all(c.std == 0 for c in own) and not exact:
-        return Verdict(UNDECIDED, value, reason="equal seeds tell nothing of their spread")
     pairs = _pairs(contrast, cells, seeds) if seeds and isinstance(contrast, Contrast) else None
+    if not exact and _all_equal(own, pairs):
+        alike = "seeds" if pairs is None else "gaps"
+        return Verdict(UNDECIDED, value, reason=f"equal {alike} tell nothing of their spread")
     if pairs is None:
         interval = contrast_interval(contrast, cells)
     else:
@@ -220,6 +221,11 @@ def judge(
         return Verdict(HOLDS if low > 0 else FAILS, value, interval)
     needed = _needed(value, contrast, cells, pairs)
     return Verdict(UNDECIDED, value, interval, "the interval contains 0", needed)
+
+
+def _all_equal(cells: Sequence[Cell], pairs: Array | None) -> bool:
+    """Whether seeds, or gaps of paired seeds, show no spread at all."""
+    return all(c.std == 0 for c in cells) if pairs is None else bool(np.ptp(pairs) == 0)
 
 
 def _needed(

@@ -157,6 +157,8 @@ def refill(run: RunFolder, path: Path, replay: "Replay") -> None:
     """Put the replay back as the checkpoint saw it."""
     last = 0
     for first, rows in replay_rows(run, path, replay.capacity):
+        if replay.fine_rewards and rows.shape[1] == replay.rows.shape[1] - 1:
+            rows = torch.nn.functional.pad(rows, (0, 1))  # As earlier releases wrote them.
         if rows.shape[1] != replay.rows.shape[1]:
             wrong, right = rows.shape[1], replay.rows.shape[1]
             raise StorageFault(f"{path} holds replay rows of {wrong} numbers, not {right}")

@@ -40,9 +40,7 @@ def write_calibration(path: Path, result: dict[str, Any]) -> None:
 
 
 def read_shifts(path: Path) -> dict[str, list[float]]:
-    """What corrects the quantiles of weights, by their step, as far as it was measured."""
-    if not path.is_file():
-        return {}
+    """What corrects the quantiles of weights, by their step."""
     found = store.open_sealed_json(store.read_json_bytes(path), str(path)).get("shifts")
     rows = list(found.values()) if isinstance(found, dict) else [None]
     ok = all(isinstance(row, list) and all(type(z) is float for z in row) for row in rows)

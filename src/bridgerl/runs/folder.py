@@ -121,7 +121,7 @@ class RunFolder:
 
     def length(self, config: RunConfig) -> int:
         """Steps the run was begun with, over which its schedules go; a new one has its config's."""
-        if not os.path.isfile(self.config_file):
+        if not os.path.isfile(self.config_file) or not self.checkpoints():
             return config.steps
         stored = self.stored()  # Earlier releases wrote down the latest steps alone.
         return stored.get("length", stored["config"]["steps"])
@@ -282,7 +282,9 @@ class RunFolder:
         findings.write_calibration(self.calibration_file, result)
 
     def shifts(self) -> dict[str, list[float]]:
-        """What corrects the quantiles of weights, by their step."""
+        """What corrects the quantiles of weights, by their step, as far as it was measured."""
+        if not self.calibration_file.is_file():
+            return {}
         return findings.read_shifts(self.calibration_file)
 
 

@@ -177,7 +177,9 @@ class Trainer:
 
     def _log(self) -> None:
         c = self.counters
-        values: dict[str, Any] = {k: float(v) for k, v in sorted(self.state.metrics.items())}
+        told = self.state.figures | self.state.metrics
+        # As float32, which a checkpoint keeps: a resumed run then logs the same digits.
+        values: dict[str, Any] = {k: float(v.float()) for k, v in sorted(told.items())}
         if self.agent.updates > 0:
             self.health.judge(values, self.display.warn)
         if c.recent:

@@ -16,7 +16,7 @@ class Replay:
 
     def __init__(self, capacity: int, spec: EnvSpec, *, fine_rewards: bool = False) -> None:
         """`fine_rewards`: a sixth column holds what float32 leaves of a reward."""
-        self.capacity, self.count = capacity, 0
+        self.capacity, self.count, self.fine_rewards = capacity, 0, fine_rewards
         self.widths = row_widths(spec, fine_rewards=fine_rewards)
         # Memory is touched, and so paid for, only where rows are written.
         self.rows = torch.empty(capacity, sum(self.widths))

@@ -88,6 +88,9 @@ class RunState:
         """Its environments, which take turns by step."""
         self.counters = Counters()
         self.metrics: dict[str, Tensor] = {}
+        """Of the last update."""
+        self.figures: dict[str, Tensor] = {}
+        """Of the last line of the log, which no checkpoint needs: the next line has its own."""
         self.segments: dict[str, str] = {}
         """Replay segments on disk, by name, with their checksums."""
         self.sample: dict[str, Any] | None = None

@@ -94,7 +94,7 @@ class TrainStep:
         state = self.state
         if figures:
             with state.streams.kept():
-                state.metrics |= state.agent.figures(self._sample())
+                state.figures = state.agent.figures(self._sample())
         for _ in range(self.updates_due()):
             state.metrics |= state.agent.update(self._sample())
             if state.agent.updates % LOST_UPDATES_CHECK == 0:
