@@ -43,7 +43,7 @@ EVALUATED = {
     "cdq, one head": "one Q",
     "cdq": "CDQ",
 }
-PROBLEMS = [f"random:{seed}" for seed in range(1076, 1088)]
+PROBLEMS = [f"random:{seed}" for seed in range(1076, 1096)]
 CRITICS = {
     "M = 1": "DBC, one step",
     "dbc": "DBC",
