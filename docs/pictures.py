@@ -1,10 +1,10 @@
 """Draws the pictures of README, start page and method, light and dark, into docs/pictures.
 
-    bridgerl league --critics dbc tqc dsac cdq --seeds 0 --no-plot --out runs/hero \
-        --tasks mixture-chain bernoulli-loop heavy-tail two-point
+    bridgerl league --critics dbc "dsac = dsac --td-bound 1000" cdq --seeds 0 --no-plot \
+        --out runs/hero --tasks mixture-chain bernoulli-loop heavy-tail two-point
     python docs/pictures.py runs/hero
 
-The first picture shows that league. The others show a critic that is trained here, in a minute.
+The first picture shows that league, with DSAC's bound so wide that it is fitted. The others show a critic that is trained here, in a minute.
 """
 
 import argparse
