@@ -26,10 +26,13 @@ APART = 1000
 PATIENCE = 60.0
 """Seconds to wait for what is left of a killed session."""
 
+TRIED = ("cli", "runs", "report", "studies", "errors.py", "presets.py")
+"""Rooms and modules that attempts try, beside those that compute."""
+
 
 def describe(seed: int) -> dict[str, Any]:
     """What the tries of one tally share."""
-    return {"seed": seed, **fingerprint(1, "cpu")}
+    return {"seed": seed, **fingerprint(1, "cpu", *TRIED)}
 
 
 def work(folder: Path, number: int, seed: int, seconds: float, names: Sequence[str]) -> None:

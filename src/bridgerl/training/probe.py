@@ -1,6 +1,5 @@
 """What an environment does under fixed seeds and actions: is it reproducible, is it as before."""
 
-import ast
 import hashlib
 import itertools
 import json
@@ -20,6 +19,7 @@ from bridgerl.errors import EnvFault
 from bridgerl.runs.versions import versions
 from bridgerl.training.envs import Task, task_maker
 from bridgerl.training.recipe import Recipe, describe
+from bridgerl.training.source import checksum, statements
 from bridgerl.training.watchdog import Watched
 
 MOST_STEPS = 100
@@ -91,7 +91,7 @@ def made_of(task: Task) -> dict[str, Any]:
     return {
         "settings": describe(task.recipe),
         "arguments": json.dumps(arguments, sort_keys=True, default=_kind),
-        "spaces": _checksum(json.dumps(task.spec.spaces, sort_keys=True)),
+        "spaces": checksum(json.dumps(task.spec.spaces, sort_keys=True)),
         "time limit": task.time_limit,
         "layers": [_path(layer) for layer in layers],
         **code,
@@ -116,16 +116,12 @@ def _kind(value: object) -> Any:
 
 
 def _code(module: str) -> str | None:
-    """A checksum of a module's statements, whatever its comments and its layout."""
+    """A checksum of what a module does, None if its code cannot be read."""
     file = getattr(sys.modules.get(module), "__file__", None)
     try:
-        return None if file is None else _checksum(ast.dump(ast.parse(Path(file).read_bytes())))
+        return None if file is None else checksum(statements(Path(file).read_bytes()))
     except (OSError, SyntaxError, ValueError):
         return None
-
-
-def _checksum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _description(task: Task) -> str:

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -20,6 +19,7 @@ import torch
 
 from bridgerl.errors import UserError
 from bridgerl.runs.versions import processor, versions
+from bridgerl.training.source import COMPUTING, checksum_of
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
@@ -59,12 +59,9 @@ def check_device(device: str) -> None:
 
 
 @cache
-def fingerprint(threads: int, device: str) -> dict[str, Any]:
-    """Everything two runs must share for equal bits."""
+def fingerprint(threads: int, device: str, *rooms: str) -> dict[str, Any]:
+    """Everything two runs must share for equal bits; what is no run names `rooms` of its own."""
     cuda = torch.device(device).type == "cuda"
-    source = hashlib.sha256()  # Of our own code: another release may compute other bits.
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        source.update(path.read_bytes())
     return {
         "device": f"{torch.cuda.get_device_name(device)} {torch.version.cuda}" if cuda else device,
         "python": platform.python_version(),
@@ -72,7 +69,8 @@ def fingerprint(threads: int, device: str) -> dict[str, Any]:
         "simd": torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
         "arithmetic": _arithmetic(threads, device),
-        "source": source.hexdigest()[:16],
+        # Of our own code: another release may compute other bits.
+        "source": checksum_of((*COMPUTING, *rooms)),
         **versions(),
     }
 

@@ -17,7 +17,7 @@ from bridgerl.truth.settings import LeagueCell
 
 def cell_jobs(cells: Iterable[tuple[str, LeagueCell]], out: Path) -> list[Job]:
     """A job per label and cell, in folders that change with machine, versions and source too."""
-    mark, jobs = fingerprint(1, "cpu"), []
+    mark, jobs = fingerprint(1, "cpu", "truth"), []
     for label, cell in cells:
         name = store.to_json(cell.identity() | {"fingerprint": mark})
         jobs.append(league_job(label, cell, out / "cells" / store.sha256(name)[:24], mark))
