@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bridgerl.streams import Streams
     from bridgerl.training.callbacks import Callback
     from bridgerl.training.loop import Stopped, train
-    from bridgerl.training.play import load_agent
+    from bridgerl.training.play import evaluate, load_agent
     from bridgerl.training.policy import Policy, load_policy
     from bridgerl.types import Batch, Bootstrap, EnvSpec
 
@@ -30,7 +30,7 @@ _MODULES = {
     "streams": "Streams",
     "training.callbacks": "Callback",
     "training.loop": "Stopped train",
-    "training.play": "load_agent",
+    "training.play": "evaluate load_agent",
     "training.policy": "Policy load_policy",
     "types": "Batch Bootstrap EnvSpec",
 }
@@ -39,7 +39,7 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names.sp
 # In pieces that type checkers can read.
 __all__ = ["ACTORS", "CRITICS", "Agent", "Batch", "Bootstrap", "BridgeError", "Callback"]
 __all__ += ["EnvSpec", "Policy", "RunConfig", "Stopped", "Streams", "__version__", "build_agent"]
-__all__ += ["build_critic", "load_agent", "load_policy", "resolve", "train"]
+__all__ += ["build_critic", "evaluate", "load_agent", "load_policy", "resolve", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -21,7 +21,7 @@ from bridgerl.streams import Streams
 from bridgerl.testing import SPEC, make_batch, snapshot
 from bridgerl.training import health
 from bridgerl.training.envs import Task
-from bridgerl.training.evaluate import evaluate
+from bridgerl.training.evaluate import play_episodes
 from bridgerl.training.process import tuned_process
 from bridgerl.training.state import RunState
 from bridgerl.training.step import TrainStep
@@ -196,7 +196,7 @@ def test_a_loaded_agent_plays_and_values_what_it_saw_in_training(tmp_path: Path)
     run = train(config, quiet=True)
     agent, step = load_agent(run, "last")
     with closing(Task(config.env, config.seed, "eval")) as task, tuned_process(1):
-        again = evaluate(agent, task, config.eval, seed=config.seed, key=step)
+        again = play_episodes(agent, task, config.eval, seed=config.seed, key=step)
     played = [r for r in RunFolder(run).records() if r["kind"] == "eval"][-1]
     assert again is not None
     assert again.returns == played["eval/returns"]

@@ -24,7 +24,7 @@ from bridgerl.errors import StorageFault
 from bridgerl.plots import COLORS, CRITICS, critic_color, legend_below, panels, save
 from bridgerl.runs import store
 from bridgerl.training.envs import Task
-from bridgerl.training.evaluate import evaluate
+from bridgerl.training.evaluate import play_episodes
 from bridgerl.training.process import tuned_process
 from bridgerl.training.recipe import Recipe
 from bridgerl.training.state import RunState
@@ -86,7 +86,7 @@ def race(config: RunConfig, heat: Heat, core: int) -> dict[str, list[float]]:
 
         def look() -> float:
             key = state.counters.step
-            result = evaluate(state.agent, stage, judge, seed=heat.seed, key=key)
+            result = play_episodes(state.agent, stage, judge, seed=heat.seed, key=key)
             assert result is not None  # Nothing stops it on the way.
             return result.mean
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bridgerl.runs.folder import Which
 from bridgerl.show.screen import check_window, set_mode
-from bridgerl.training.evaluate import evaluate
+from bridgerl.training.evaluate import play_episodes
 from bridgerl.training.play import playing
 
 
@@ -13,4 +13,4 @@ def watch(run: Path, weights: Which, episodes: int, seed: int) -> None:
     check_window()
     with playing(run, weights, episodes, seed) as player:
         set_mode(player.task.env, player.config.env, "human")
-        evaluate(player.agent, player.task, player.config.eval, seed=seed, key=0)
+        play_episodes(player.agent, player.task, player.config.eval, seed=seed, key=0)

@@ -52,7 +52,7 @@ class EvalResult:
         return values
 
 
-def evaluate(
+def play_episodes(
     agent: Agent, task: Task, config: EvalConfig, *, seed: int, key: int, stopped: Stop = None
 ) -> EvalResult | None:
     """Play episodes; the same seed and key give the same ones. None when stopped on the way."""

@@ -21,7 +21,7 @@ from bridgerl.runs.records import evaluations_of
 from bridgerl.training.callbacks import Callback, Callbacks, Progress
 from bridgerl.training.display import Display
 from bridgerl.training.envs import MakeTask, Task, task_maker
-from bridgerl.training.evaluate import evaluate
+from bridgerl.training.evaluate import play_episodes
 from bridgerl.training.health import Health
 from bridgerl.training.probe import changes, sample
 from bridgerl.training.process import Stopped, StopSignal, check_device, tuned_process
@@ -198,7 +198,7 @@ class Trainer:
         if self.log.evaluations and self.log.evaluations[-1]["step"] == c.step:
             return
         started = time.monotonic()
-        play = partial(evaluate, self.agent, self.eval_task, config.eval)
+        play = partial(play_episodes, self.agent, self.eval_task, config.eval)
         result = play(seed=config.seed, key=c.step, stopped=lambda: self.stop.number is not None)
         if result is None:  # Evaluated again when the run goes on.
             return

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from bridgerl.agent import Agent, build_agent, build_normalizer, plays
 from bridgerl.config import RunConfig
-from bridgerl.errors import StorageFault, UserError
+from bridgerl.errors import StorageFault, UserError, require, require_seeds
 from bridgerl.runs import checkpoint, store
 from bridgerl.runs.folder import RunFolder, Which, step_of
 from bridgerl.runs.tensors import check_fit, without_prefix
 from bridgerl.runs.trust import require_trusted
 from bridgerl.streams import Streams
 from bridgerl.training.envs import Task
-from bridgerl.training.evaluate import evaluate
-from bridgerl.training.process import tuned_process
+from bridgerl.training.evaluate import EvalResult, play_episodes
+from bridgerl.training.process import check_device, tuned_process
 from bridgerl.training.recipe import Recipe
 from bridgerl.types import EnvSpec
 
@@ -35,21 +35,24 @@ class Player(NamedTuple):
     config: RunConfig
 
 
-def load_agent(run: Path | str, weights: Which = "best") -> tuple[Agent, int]:
-    """The agent of a run folder and the step its weights are from.
+def load_agent(
+    run: Path | str, weights: Which = "best", *, device: str = "cpu"
+) -> tuple[Agent, int]:
+    """The agent of a run folder, on a device, and the step its weights are from.
 
     Safe with a stranger's folder: networks are made by this library alone, and no module that the
     folder names is imported. To play the agent on an environment of your own, import its module.
     """
+    check_device(device, 'device="cpu"')
     folder = RunFolder(Path(run))
     path = folder.weights(weights)
     given = without_prefix(checkpoint.load_weights(path), "agent.")
     given = {k: v for k, v in given.items() if plays(k)}
-    agent = _build_to_fit(given, folder, path / checkpoint.TENSORS)
+    agent = _build_to_fit(given, folder, path / checkpoint.TENSORS, device)
     agent.load_state_dict(given, strict=False)
     try:
         if shifts := folder.shifts().get(str(step_of(path))):
-            agent.shifts = torch.tensor(shifts)
+            agent.shifts = torch.tensor(shifts, device=device)
     except StorageFault as fault:  # It can be measured again; the agent is whole without it.
         warnings.warn(f"{fault}; run bridgerl calibrate again", stacklevel=2)
     return agent, step_of(path)
@@ -70,7 +73,7 @@ def _build(config: RunConfig, spec: EnvSpec, streams: Streams) -> Agent:
     return build_agent(config.actor, config.critic, spec, streams, normalizer)
 
 
-def _build_to_fit(given: dict[str, Tensor], folder: RunFolder, where: Path) -> Agent:
+def _build_to_fit(given: dict[str, Tensor], folder: RunFolder, where: Path, device: str) -> Agent:
     """The agent of a run; one that the weights do not fit is refused before it asks for memory."""
     config, spec, wanted = folder.read_config(), _spec(folder), None
     sizes, numbers = folder.sizes(), sum(t.numel() for t in given.values())
@@ -81,7 +84,7 @@ def _build_to_fit(given: dict[str, Tensor], folder: RunFolder, where: Path) -> A
     if wanted is not None:
         check_fit(given, {k: v for k, v in wanted.items() if plays(k)}, str(where))
     try:
-        agent = _build(config, spec, Streams(config.seed))
+        agent = _build(config, spec, Streams(config.seed, device))
     except RuntimeError as error:  # How torch says that memory cannot be had.
         raise StorageFault(f"{where} does not fit this agent: {error}") from None
     check_fit(given, {k: v for k, v in agent.state_dict().items() if plays(k)}, str(where))
@@ -112,11 +115,29 @@ def playing(
             yield Player(agent, step, task, config)
 
 
-def play(run: Path, weights: Which, episodes: int, seed: int) -> dict[str, Any]:
-    """Deterministic episodes with a run's weights."""
-    with playing(run, weights, episodes, seed) as player:
-        result = evaluate(player.agent, player.task, player.config.eval, seed=seed, key=0)
+def evaluate(
+    run: Path | str, weights: Which = "best", episodes: int = 10, seed: int = 0
+) -> EvalResult:
+    """Play episodes with a run's weights, without exploration, as `bridgerl evaluate` does.
+
+    Import the module of an environment of your own first: none that a folder names is imported.
+    """
+    require(episodes >= 1, "episodes", episodes, "must be at least 1")
+    require_seeds("seed", seed)
+    with playing(Path(run), weights, episodes, seed) as player:
+        return _evaluated(player, seed)
+
+
+def _evaluated(player: Player, seed: int) -> EvalResult:
+    result = play_episodes(player.agent, player.task, player.config.eval, seed=seed, key=0)
     assert result is not None  # Nothing stops it on the way.
+    return result
+
+
+def play(run: Path, weights: Which, episodes: int, seed: int) -> dict[str, Any]:
+    """What `bridgerl evaluate` prints of a run's deterministic episodes."""
+    with playing(run, weights, episodes, seed) as player:
+        result = _evaluated(player, seed)
     played = {"env": player.config.env, "step": player.step}
     summary = {"mean": result.mean, "std": result.std}
     return played | summary | {"returns": result.returns, "lengths": result.lengths}

@@ -80,8 +80,9 @@ def load_policy(
     *,
     seed: int | None = None,
     make_env: MakeEnv | None = None,
+    device: str = "cpu",
 ) -> Policy:
-    """The policy of a run folder; `seed` is of what it draws when it explores.
+    """The policy of a run folder on a device; `seed` is of what it draws when it explores.
 
     `make_env` makes its environment where the run's own function cannot be found, as a lambda.
 
@@ -89,7 +90,7 @@ def load_policy(
     their environment to ask it, which a module of one's own must have been imported for.
     """
     folder = RunFolder(Path(run))
-    agent, step = load_agent(run, weights)
+    agent, step = load_agent(run, weights, device=device)
     policy = Policy(agent, *_spaces(folder, make_env), seed=seed)
     policy.step, policy.config, policy.factory = step, folder.read_config(), make_env
     return policy

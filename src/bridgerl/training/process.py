@@ -46,16 +46,16 @@ def tuned_process(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def check_device(device: str) -> None:
-    """Refuse a device that is not there; never fall back silently."""
+def check_device(device: str, instead: str = "--train.device cpu") -> None:
+    """Refuse a device that is not there, and say what to type instead; never fall back silently."""
     try:
         kind = torch.device(device).type
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
         what = f"device {device!r} cannot be used: {str(error).splitlines()[0]}"
-        raise UserError(f"{what}; try --train.device cpu") from None
+        raise UserError(f"{what}; try {instead}") from None
     if kind == "meta":
-        raise UserError("device 'meta' holds no numbers; try --train.device cpu")
+        raise UserError(f"device 'meta' holds no numbers; try {instead}")
 
 
 @cache
