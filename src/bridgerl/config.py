@@ -10,7 +10,7 @@ from typing import Any
 
 from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.critics import CRITICS, CriticConfig
-from bridgerl.errors import Unregistered, UserError, choose, require
+from bridgerl.errors import Unregistered, UserError, choose, require, require_name, require_seeds
 from bridgerl.ops.measures import parse
 from bridgerl.settings.codec import decode_fields as decode_fields
 from bridgerl.settings.environment import canonical_kwargs, canonical_wrapper
@@ -182,7 +182,7 @@ class RunConfig:
     def __post_init__(self) -> None:
         require(self.env != "", "env", self.env, "must name an environment, e.g. Hopper-v5")
         require(1 <= self.steps < 10**12, "steps", self.steps, "must be from 1 to 10**12 - 1")
-        require(0 <= self.seed < 2**32, "seed", self.seed, "must be from 0 to 2**32 - 1")
+        require_seeds("seed", self.seed)
         object.__setattr__(self, "env_kwargs", canonical_kwargs(self.env_kwargs))
         object.__setattr__(self, "env_wrappers", tuple(map(canonical_wrapper, self.env_wrappers)))
         ok = self.env_time_limit is None or 1 <= self.env_time_limit < 10**9
@@ -201,9 +201,8 @@ class RunConfig:
         odd = re.search(r"[\x00-\x1f\x7f\ud800-\udfff]", str(self.out))
         require(odd is None, "out", str(self.out), "must be text without control characters")
         for flag, value in (("name", self.name), ("preset", self.preset)):
-            ok = value is None or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", value)
-            rule = "must be Latin letters, digits, '.', '_' or '-', at most 64, none of these first"
-            require(bool(ok), flag, value, rule)
+            if value is not None:
+                require_name(flag, value)
         if self.warmup >= self.steps:
             what = f"--train.warmup {self.warmup} leaves nothing of --steps {self.steps}"
             raise UserError(f"{what} to learn in; lower --train.warmup or raise --steps")

@@ -1,6 +1,7 @@
 """Failures a user can act on; the command line prints the one line and exits with the code."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
@@ -87,10 +88,29 @@ def require_some(name: str, values: tuple[object, ...]) -> None:
     require(len(set(values)) == len(values), name, values, "names one twice")
 
 
+SEED_RULE = "must be from 0 to 2**32 - 1"
+NAME_RULE = "must be Latin letters, digits, '.', '_' or '-', at most 64, none of these first"
+
+
+def is_seed(seed: int) -> bool:
+    """Whether every generator would take this seed."""
+    return 0 <= seed < 2**32
+
+
 def require_seeds(name: str, *seeds: int) -> None:
     """Refuse seeds that some generator would not take."""
     for seed in seeds:
-        require(0 <= seed < 2**32, name, seed, "must be from 0 to 2**32 - 1")
+        require(is_seed(seed), name, seed, SEED_RULE)
+
+
+def is_name(text: str) -> bool:
+    """Whether a folder may be called so."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", text) is not None
+
+
+def require_name(name: str, value: str) -> None:
+    """Refuse what no folder may be called."""
+    require(is_name(value), name, value, NAME_RULE)
 
 
 def install(extra: str) -> str:

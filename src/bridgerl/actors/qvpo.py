@@ -64,9 +64,7 @@ class QVPOConfig(TargetActorConfig):
         self.require(self.n_embed % 2 == 0, "n_embed", "must be even")
         self.require(self.n_train >= 2, "n_train", "must be at least 2, to have an advantage")
         self.require(0 <= self.n_uniform <= 65536, "n_uniform", "must be from 0 to 65536")
-        for name in ("noise_ratio", "entropy", "entropy_end"):
-            ok = 0 <= getattr(self, name) < float("inf")
-            self.require(ok, name, "must be finite and not negative")
+        self.require_not_negative("noise_ratio", "entropy", "entropy_end")
         ok = self.entropy_updates is None or self.entropy_updates >= 1
         self.require(ok, "entropy_updates", "must be at least 1, or None")
 

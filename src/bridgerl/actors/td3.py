@@ -28,9 +28,7 @@ class TD3Config(TargetActorConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("explore_noise", "target_noise", "target_noise_clip"):
-            ok = 0 <= getattr(self, name) < float("inf")
-            self.require(ok, name, "must be finite and not negative")
+        self.require_not_negative("explore_noise", "target_noise", "target_noise_clip")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "TD3":
         return TD3(self, spec, streams)

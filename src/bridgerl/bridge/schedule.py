@@ -7,11 +7,13 @@ theta(t) cosh B(t) / sinh B(0).
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from bridgerl.bridge.names import SCHEDULE_NAMES
+from bridgerl.bridge.names import ScheduleName as ScheduleName
 from bridgerl.errors import choose, require
 
 
@@ -84,16 +86,16 @@ class Cosine(_Rising):
         return self.low * t + 0.5 * (self.high - self.low) * (t - torch.sin(math.pi * t) / math.pi)
 
 
-SCHEDULES: dict[str, type[Schedule]] = {"constant": Constant, "linear": Linear, "cosine": Cosine}
-ScheduleName = Literal["constant", "linear", "cosine"]
+KINDS = (Constant, Linear, Cosine)
+SCHEDULES: dict[str, type[Constant | Linear | Cosine]] = dict(
+    zip(SCHEDULE_NAMES, KINDS, strict=True)
+)
 
 
 def make_schedule(name: str, theta: float, theta_min: float, theta_max: float) -> Schedule:
     """A schedule by name: `theta` is of the constant one, the other two of those that rise."""
-    if name == "constant":
-        return Constant(theta)
-    rising = choose("schedule", name, {"linear": Linear, "cosine": Cosine})
-    return rising(theta_min, theta_max)
+    kind = choose("schedule", name, SCHEDULES)
+    return kind(theta) if issubclass(kind, Constant) else kind(theta_min, theta_max)
 
 
 def xi(schedule: Schedule, t: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from bridgerl.cli.grid import (
     setting_of,
 )
 from bridgerl.config import RunConfig
-from bridgerl.errors import require, require_some
+from bridgerl.errors import require, require_name, require_some
 from bridgerl.studies.manifest import Manifest
 
 MOST_RUNS = 10_000
@@ -105,8 +105,7 @@ class Sweep:
 
     def _name(self, axes: list[Axis], env: str) -> str:
         if self.name is not None:
-            fit = folder_name(self.name) == self.name
-            require(fit, "name", self.name, "must be Latin letters, digits, '.' or '-', at most 64")
+            require_name("name", self.name)
             return self.name
         keys = [axis.key for axis in axes]
         return folder_name(" ".join([*([] if "env" in keys else [env]), *keys])) or "sweep"

@@ -19,7 +19,7 @@ from bridgerl.cli.grid import (
     setting_of,
 )
 from bridgerl.cli.output import make_folder
-from bridgerl.errors import require, require_seeds, require_some
+from bridgerl.errors import require, require_name, require_seeds, require_some
 from bridgerl.report.build import check_extras
 from bridgerl.runs import store
 from bridgerl.runs.folder import RunFolder
@@ -108,10 +108,9 @@ class Tune:
         for end in ("low", "high"):
             config = config_of(self.flags, {s.key: _end(s, end) for s in spaces})
         words = [config.env, *(space.key for space in spaces)]
-        name = self.name or folder_name(" ".join(words)) or "search"
-        fit = folder_name(name) == name
-        require(fit, "name", name, "must be Latin letters, digits, '.' or '-', at most 64")
-        return spaces, name
+        if self.name is not None:
+            require_name("name", self.name)
+        return spaces, self.name or folder_name(" ".join(words)) or "search"
 
     def _jobs(self, out: Path, number: int, chosen: dict[str, str]) -> list[Job]:
         setting = f"trial {number:03d} {setting_of(chosen)}"

@@ -37,8 +37,7 @@ class DSACConfig(CriticConfig):
         super().__post_init__()
         self.require_widths("hidden", fewest=0)
         self.require_positive("draw_clip", "td_bound", "z_scale")
-        ok = 0 <= self.damping < float("inf")
-        self.require(ok, "damping", "must be finite and not negative")
+        self.require_not_negative("damping")
 
     def build(self, spec: EnvSpec, streams: Streams) -> "DSAC":
         return DSAC(self, spec, streams)

@@ -66,8 +66,7 @@ class VFConfig(CriticConfig):
         self.require_widths("hidden")
         self.require_counts("n_heads", "flow_steps", "n_risk")
         self.require_positive("path_weight", "z_scale")
-        ok = 0 <= self.velocity_weight < float("inf")
-        self.require(ok, "velocity_weight", "must be finite and not negative")
+        self.require_not_negative("velocity_weight")
         ok = self.confidence is None or 0 < self.confidence < float("inf")
         self.require(ok, "confidence", "must be positive and finite, or None")
 

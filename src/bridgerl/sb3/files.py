@@ -11,7 +11,7 @@ import gymnasium as gym
 from torch import Tensor
 
 from bridgerl.config import RunConfig, decode_fields
-from bridgerl.errors import NumericFault, StorageFault, UserError
+from bridgerl.errors import SEED_RULE, NumericFault, StorageFault, UserError, is_seed
 from bridgerl.runs import store
 from bridgerl.runs.checkpoint import lost_weight
 from bridgerl.runs.tensors import pack, unpack
@@ -78,8 +78,8 @@ class Attributes:
             raise UserError(f"gamma must be in [0, 1], got {self.gamma}")
         if not 0 < self.return_unit < float("inf"):
             raise UserError(f"return_unit must be positive and finite, got {self.return_unit}")
-        if self.seed is not None and not 0 <= self.seed < 2**32:
-            raise UserError(f"seed must be from 0 to 2**32 - 1, got {self.seed}")
+        if self.seed is not None and not is_seed(self.seed):
+            raise UserError(f"seed {SEED_RULE}, got {self.seed}")
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,13 @@
 
 import importlib.util
 import os
-import re
 from functools import cache
 from pathlib import Path
 
-from bridgerl.errors import UserError, choose
+from bridgerl.errors import NAME_RULE, UserError, choose, is_name
 from bridgerl.runs.trust import find_modules_here
 from bridgerl.studies import STUDIES
 from bridgerl.studies.base import Study
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def find_study(name: str) -> Study:
@@ -38,9 +35,8 @@ def read_study(path: Path) -> Study:
     study = getattr(module, "STUDY", None)
     if not isinstance(study, Study):
         raise UserError(f"{path} has no STUDY, e.g. STUDY = TrainingStudy(name=..., title=...)")
-    if not NAME.fullmatch(study.name):
-        rule = "must be Latin letters, digits, '.', '_' or '-', at most 64, as it names a folder"
-        raise UserError(f"{path}: the study's name {study.name!r} {rule}")
+    if not is_name(study.name):
+        raise UserError(f"{path}: the study's name {study.name!r} {NAME_RULE}")
     if study.name in STUDIES:
         raise UserError(f"{path}: {study.name!r} is a study of bridgerl; give yours another name")
     return study

@@ -15,14 +15,12 @@ from bridgerl.training.limits import lift_limit, time_limit_of
 from bridgerl.training.noise import register_noisy
 from bridgerl.training.recipe import Recipe
 from bridgerl.training.risky import register_risky
-from bridgerl.training.spaces import KINDS, Bounds, encode, flattened, parts
+from bridgerl.training.spaces import KINDS, NUMBERS, Bounds, encode, flattened, parts
 from bridgerl.training.watchdog import Watched
 from bridgerl.types import EnvSpec
 
 # Untyped on purpose: the engine is a compiled module without stubs.
 _mujoco: Any = importlib.import_module("mujoco")
-NUMBERS = "fiub"
-"""Kinds of NumPy types that hold real numbers."""
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 _NAMES = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC", "mjWARN_BADCTRL")
 MUJOCO_DIVERGED = [getattr(_mujoco.mjtWarning, name).value for name in _NAMES]

@@ -19,7 +19,7 @@ from bridgerl.runs.trust import require_trusted
 from bridgerl.training.envs import Task
 from bridgerl.training.play import load_agent
 from bridgerl.training.recipe import MakeEnv, Recipe, name_of
-from bridgerl.training.spaces import Bounds, decode
+from bridgerl.training.spaces import NUMBERS, Bounds, decode
 
 STILL = 0
 """Seed of what a deterministic policy draws: the same at every call."""
@@ -138,7 +138,7 @@ def _batch(space: gym.Space[Any], obs: Any, where: str) -> int | None:
 
 
 def _batch_of_array(wanted: tuple[int, ...], array: np.ndarray, where: str) -> int | None:
-    if array.dtype.kind not in "fiub":
+    if array.dtype.kind not in NUMBERS:
         raise UserError(f"{where} is no array of real numbers but of type {array.dtype}")
     if array.shape == wanted:
         return None

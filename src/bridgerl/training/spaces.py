@@ -9,6 +9,8 @@ from gymnasium import spaces
 
 from bridgerl.errors import UserError
 
+NUMBERS = "fiub"
+"""Kinds of NumPy types that hold real numbers."""
 KINDS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 KINDS += (spaces.Dict, spaces.Tuple)
 """Observations that Gymnasium turns into a vector of one length."""
@@ -106,7 +108,7 @@ def _decode(data: Any) -> gym.Space[Any]:
     match data["type"]:
         case "Box":
             shape, dtype = tuple(data["shape"]), np.dtype(data["dtype"])
-            if dtype.kind not in "fiub":
+            if dtype.kind not in NUMBERS:
                 raise ValueError(f"{dtype} are no numbers")
             whole = dtype.kind != "f" and np.iinfo(dtype if dtype.kind in "iu" else np.uint8)
             ends = (whole.min, whole.max) if whole else (-np.inf, np.inf)

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 from bridgerl.actors import ActorConfig
+from bridgerl.bridge.names import SCHEDULE_NAMES
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import choose, require, require_seeds, require_some
 from bridgerl.presets import resolve
@@ -242,7 +243,7 @@ class ToyConfig:
 class EndpointConfig:
     """Schedules and numbers of steps whose endpoint error is wanted."""
 
-    schedules: tuple[str, ...] = ("constant", "linear", "cosine")
+    schedules: tuple[str, ...] = SCHEDULE_NAMES
     """Schedules of the drift rate."""
     steps: tuple[int, ...] = (1, 2, 5, 10, 20, 50, 100, 1000)
     """Numbers of bridge steps M."""
@@ -256,7 +257,7 @@ class EndpointConfig:
     def __post_init__(self) -> None:
         require_some("schedules", self.schedules)
         for name in self.schedules:
-            choose("schedule", name, dict.fromkeys(EndpointConfig.schedules))
+            choose("schedule", name, dict.fromkeys(SCHEDULE_NAMES))
         require_some("steps", self.steps)
         for n in self.steps:
             require(1 <= n <= 10**6, "steps", n, "must be from 1 to 10**6")
