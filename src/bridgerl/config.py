@@ -12,6 +12,7 @@ from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import Unregistered, UserError, choose, require, require_name, require_seeds
 from bridgerl.ops.measures import parse
+from bridgerl.settings.codec import change_fields
 from bridgerl.settings.codec import decode_fields as decode_fields
 from bridgerl.settings.environment import canonical_kwargs, canonical_wrapper
 from bridgerl.settings.lengths import save_every_of, warmup_of
@@ -211,6 +212,10 @@ class RunConfig:
             per = f" for {n_envs} environments" if n_envs > 1 else ""
             what = f"--train.n-step {n_step} is more than --train.warmup {self.warmup}{per}"
             raise UserError(f"{what}; lower the first or raise the second")
+
+    def changed(self, **changes: Any) -> "RunConfig":
+        """This run with other settings, e.g. `changed(steps=1000, critic={"lr": 1e-4})`."""
+        return change_fields(self, changes, "config")
 
     @property
     def warmup(self) -> int:

@@ -55,8 +55,8 @@ def write_run(out: Path, critic: str = "cdq", seed: int = 0, **options: Any) -> 
         options.get("last", 10),
     )
     base = resolve(env, "sac", critic)
-    quick = replace(base.train, warmup=1000)
-    config = replace(base, steps=10_000, seed=seed, out=out, name=options.get("name"), train=quick)
+    own = {"seed": seed, "out": out, "name": options.get("name")}
+    config = base.changed(steps=10_000, train={"warmup": 1000}, **own)
     store.make_folder(config.folder)
     RunFolder(config.folder).write_config(config, EnvSpec(env, 3, 2))
     metrics, timing = [], []
@@ -172,14 +172,13 @@ def test_a_value_bias_of_weights_that_the_run_has_left_behind_is_not_shown_as_it
 
 def test_a_real_run_is_read_and_repeated_by_its_command(tmp_path):
     base = resolve("InvertedPendulum-v5", "sac", "cdq")
-    config = replace(
-        base,
+    config = base.changed(
         steps=300,
         out=tmp_path / "runs",
-        critic=replace(base.critic, hidden=(16,)),
-        train=replace(base.train, warmup=100, batch_size=16),
-        eval=replace(base.eval, every=100, episodes=1),
-        log=replace(base.log, every=50, tensorboard=False),
+        critic={"hidden": (16,)},
+        train={"warmup": 100, "batch_size": 16},
+        eval={"every": 100, "episodes": 1},
+        log={"every": 50, "tensorboard": False},
     )
     train(config, quiet=True)
     run = only(tmp_path / "runs")
@@ -413,7 +412,7 @@ def test_results_of_another_configuration_are_shown_but_do_not_count(study, tmp_
     for folder in (tmp_path / "cpu" / "runs" / "Hopper-v5" / "sac-dbc-lite").iterdir():
         run = RunFolder(folder)
         config = run.read_config()
-        slower = replace(config, critic=replace(config.critic, lr=1e-5))
+        slower = config.changed(critic={"lr": 1e-5})
         run.write_config(slower, EnvSpec("Hopper-v5", 3, 2))
     results = build_report(study)
     assert results["finished"] == 6

@@ -62,7 +62,7 @@ def test_a_config_of_a_preset_of_ones_own_has_no_command(config: RunConfig) -> N
 
 
 def test_a_folder_holds_its_run_as_config_and_as_json(run: RunFolder, config: RunConfig) -> None:
-    slower = replace(config, critic=replace(config.critic, lr=1e-5))
+    slower = config.changed(critic={"lr": 1e-5})
     for wanted, same in ((config, True), (slower, False), (replace(config, steps=30_000), True)):
         plain = json.loads(json.dumps(encode(wanted), default=str))
         assert run.holds(wanted) == run.holds(plain) == same
@@ -74,7 +74,7 @@ def test_a_warmup_that_is_left_open_is_the_one_that_the_run_began_with(
     longer = replace(config, steps=30_000)
     assert (config.warmup, longer.warmup) == (2_000, 3_000)
     for warmup, same in ((None, True), (2_000, True), (3_000, False)):
-        assert run.holds(replace(longer, train=replace(longer.train, warmup=warmup))) == same
+        assert run.holds(longer.changed(train={"warmup": warmup})) == same
 
 
 def test_a_field_that_an_older_release_did_not_write_has_its_default(

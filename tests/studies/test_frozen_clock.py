@@ -53,7 +53,7 @@ def test_costs_are_estimated(tmp_path: Path) -> None:
 def test_a_measurement_of_steps_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bridgerl.studies.run.cost.ENOUGH", 8)
     config = resolve("toy_envs:Point-v0", "sac", "cdq")
-    config = replace(config, train=replace(config.train, batch_size=8, buffer_size=64))
+    config = config.changed(train={"batch_size": 8, "buffer_size": 64})
     assert time_training(config, 1.0).learn > 0
 
 

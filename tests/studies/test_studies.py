@@ -14,7 +14,7 @@ from bridgerl.bridge.schedule import SCHEDULES
 from bridgerl.cli import main as cli
 from bridgerl.cli.entrants import read_entrant
 from bridgerl.config import RunConfig, decode, decode_fields
-from bridgerl.errors import Busy, StorageFault
+from bridgerl.errors import Busy, StorageFault, UserError
 from bridgerl.presets import command_of, resolve
 from bridgerl.runs import store
 from bridgerl.runs.folder import RunFolder
@@ -55,10 +55,13 @@ def test_the_command_shown_for_a_run_trains_that_run(
 def test_a_command_names_every_setting_that_differs_from_its_preset(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = resolve("Hopper-v5", "td3", "dbc", "paper")
-    critic = replace(config.critic, lr=1e-4, grad_clip=None, stratified=True, hidden=(32, 16))
-    config = replace(config, critic=critic, out=Path("a b"), name="odd", seed=3)
-    config = replace(config, log=replace(config.log, tensorboard=False))
+    config = resolve("Hopper-v5", "td3", "dbc", "paper").changed(
+        critic={"lr": 1e-4, "grad_clip": None, "stratified": True, "hidden": (32, 16)},
+        log={"tensorboard": False},
+        out=Path("a b"),
+        name="odd",
+        seed=3,
+    )
     assert typed(command_of(config), monkeypatch) == config
 
 
@@ -158,7 +161,7 @@ def test_cells_with_another_settings_score_are_shown_as_printed() -> None:
 
 def test_a_setting_with_a_flag_that_its_critic_lacks_is_refused() -> None:
     setting = Setting("bad", "sac", "cdq", {"bridge_steps": 2})
-    with pytest.raises(TypeError, match="bridge_steps"):
+    with pytest.raises(UserError, match="critic has no setting 'bridge_steps'"):
         setting.config("Hopper-v5", SCALES["smoke"])
 
 
@@ -205,7 +208,7 @@ def test_a_finished_run_of_another_config_is_not_this_studys(tmp_path: Path) -> 
     RunFolder(config.folder).write_config(config, EnvSpec("Hopper-v5", 11, 3))
     (job.folder / "DONE").write_text('{"step": 400}')
     assert job.done()
-    other = replace(config, critic=replace(config.critic, lr=1e-5))
+    other = config.changed(critic={"lr": 1e-5})
     assert not train_job(job.setting, other).done()
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -233,7 +232,7 @@ def test_kappa_is_compared_with_the_spread_that_the_critic_sees(
     monkeypatch.setattr(health, "SETTLED", 0)
     monkeypatch.setattr(health, "Q_ALARM", 1e9)
     config = small("toy_envs:Point-v0", tmp_path, critic="iqn", return_unit=1e-3)
-    config = replace(config, critic=replace(config.critic, kappa=kappa))
+    config = config.changed(critic={"kappa": kappa})
     train(config, quiet=True)
     assert ("--train.return-unit" in capsys.readouterr().err) == warned
 

@@ -27,11 +27,15 @@ Capture = pytest.CaptureFixture[str]
 
 def small(out: Path, env: str = REACH, steps: int = 60, **how: Any) -> RunConfig:
     config = resolve(env, "sac", "cdq")
-    train = replace(config.train, warmup=40, batch_size=8, buffer_size=100)
-    evaluation = replace(config.eval, every=30, episodes=1)
-    log, save = replace(config.log, tensorboard=False), replace(config.save, every=30)
-    parts = {"train": train, "eval": evaluation, "log": log, "save": save}
-    return replace(config, out=out, steps=steps, **parts, **how)
+    return config.changed(
+        out=out,
+        steps=steps,
+        train={"warmup": 40, "batch_size": 8, "buffer_size": 100},
+        eval={"every": 30, "episodes": 1},
+        log={"tensorboard": False},
+        save={"every": 30},
+        **how,
+    )
 
 
 def cli_train(out: Path, *more: str, env: str = REACH, steps: int = 60) -> int:

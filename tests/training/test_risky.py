@@ -1,7 +1,6 @@
 """Tasks with rare costly events."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import gymnasium as gym
@@ -107,8 +106,8 @@ def test_the_short_way_is_better_on_average_and_worse_in_bad_cases() -> None:
 
 
 def test_evaluations_log_what_their_returns_are_worth(tmp_path: Path) -> None:
-    base = replace(resolve("Pendulum-v1", critic="cdq"), steps=300, out=tmp_path)
-    config = replace(base, eval=replace(base.eval, every=150, episodes=4, risk="cvar:0.25"))
+    judged = {"every": 150, "episodes": 4, "risk": "cvar:0.25"}
+    config = resolve("Pendulum-v1", critic="cdq").changed(steps=300, out=tmp_path, eval=judged)
     run = RunFolder(train(config, quiet=True))
     lines = [json.loads(line) for line in run.metrics_file.read_text().splitlines()]
     evaluations = [line for line in lines if line["kind"] == "eval"]

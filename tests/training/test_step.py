@@ -1,6 +1,5 @@
 """The inner step alone: the same numbers as a whole run, without a folder."""
 
-import dataclasses
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,20 +23,15 @@ from bridgerl.types import Batch
 @pytest.fixture
 def config(tmp_path: Path) -> RunConfig:
     base = resolve("toy_envs:Point-v0", "td3", "cdq")
-    return dataclasses.replace(
-        base,
+    return base.changed(
         out=tmp_path,
         steps=200,
-        actor=dataclasses.replace(base.actor, hidden=(8,)),
-        critic=dataclasses.replace(base.critic, hidden=(8,)),
-        train=dataclasses.replace(base.train, warmup=100, batch_size=16, buffer_size=500),
-        eval=dataclasses.replace(base.eval, every=200, episodes=1),
-        log=dataclasses.replace(base.log, every=50, tensorboard=False),
+        actor={"hidden": (8,)},
+        critic={"hidden": (8,)},
+        train={"warmup": 100, "batch_size": 16, "buffer_size": 500},
+        eval={"every": 200, "episodes": 1},
+        log={"every": 50, "tensorboard": False},
     )
-
-
-def with_train(config: RunConfig, **values: Any) -> RunConfig:
-    return dataclasses.replace(config, train=dataclasses.replace(config.train, **values))
 
 
 def take(config: RunConfig, steps: int, *, figures: bool = False) -> tuple[RunState, list[Episode]]:
@@ -112,7 +106,7 @@ PACES = [
 def test_updates_after_warmup_keep_the_wanted_pace(
     config: RunConfig, pace: float, wanted: list[int]
 ) -> None:
-    config = with_train(config, updates_per_step=pace)
+    config = config.changed(train={"updates_per_step": pace})
     with closing(Task(config.env, config.seed)) as task:
         state = RunState(config, task)
         step = TrainStep(state, config.train, config.warmup)
@@ -139,7 +133,7 @@ def test_the_pace_does_not_drift_in_long_runs(
 ) -> None:
     with closing(Task(config.env, config.seed)) as task:
         state = RunState(config, task)
-        step = TrainStep(state, with_train(config, updates_per_step=pace).train, 100)
+        step = TrainStep(state, config.changed(train={"updates_per_step": pace}).train, 100)
         due = []
         for n in range(learnt + 1, learnt + 1 + len(wanted)):
             state.counters.step = 100 + n
@@ -152,13 +146,13 @@ def test_every_update_of_a_step_draws_its_own_batch(
 ) -> None:
     seen: list[Batch] = []
     monkeypatch.setattr(Agent, "update", lambda _, batch: seen.append(batch) or {})
-    take(with_train(config, updates_per_step=3.0), 101)
+    take(config.changed(train={"updates_per_step": 3.0}), 101)
     assert len(seen) == 3
     assert len({tuple(batch.obs[:, 0].tolist()) for batch in seen}) == 3
 
 
 def test_figures_come_without_an_update_too_and_disturb_none(config: RunConfig) -> None:
-    config = with_train(config, updates_per_step=0.25)
+    config = config.changed(train={"updates_per_step": 0.25})
     plain, _ = take(config, 110)
     shown, _ = take(config, 110, figures=True)
     assert plain.figures == {}

@@ -84,11 +84,8 @@ def test_a_run_may_get_a_timeout_later_and_its_bits_stay_the_same(
 def _hanging(out: Path, name: str) -> RunConfig:
     config = resolve(f"faulty_envs:{name}-v0", "sac", "cdq", "lite")
     small = {"hidden": (8,)}
-    parts = {"actor": replace(config.actor, **small), "critic": replace(config.critic, **small)}
-    train = replace(config.train, buffer_size=1000)
-    return replace(
-        config, out=out, train=train, log=replace(config.log, tensorboard=False), **parts
-    )
+    how = {"train": {"buffer_size": 1000}, "log": {"tensorboard": False}}
+    return config.changed(out=out, actor=small, critic=small, **how)
 
 
 def test_a_study_that_is_stopped_ends_a_run_whose_environment_hangs(

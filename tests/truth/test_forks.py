@@ -2,7 +2,6 @@
 
 import json
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,10 +41,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def config_of(env: str, actor: str = "td3") -> RunConfig:
-    config = resolve(env, actor, "cdq")
     small = {"hidden": (8,)}
-    parts = {"actor": replace(config.actor, **small), "critic": replace(config.critic, **small)}
-    return replace(config, **parts)
+    return resolve(env, actor, "cdq").changed(actor=small, critic=small)
 
 
 def agent_of(config: RunConfig) -> Agent:

@@ -40,10 +40,10 @@ def test_a_run_of_another_task_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0])
 def test_an_averse_policy_goes_around_and_a_neutral_one_through(seed: int, tmp_path: Path) -> None:
-    base = replace(resolve(POINT_MASS, critic="dbc"), steps=30_000, seed=seed)
+    base = resolve(POINT_MASS, critic="dbc").changed(steps=30_000, seed=seed)
     kept = {}
     for risk in ("cvar:0.1", "mean"):
-        config = replace(base, out=tmp_path / risk, actor=replace(base.actor, risk=risk))
+        config = base.changed(out=tmp_path / risk, actor={"risk": risk})
         ways = ways_of(train(config, quiet=True), episodes=100)
         kept[risk] = sum(not enters_disc(way) for way in ways)
     assert kept["cvar:0.1"] >= 95

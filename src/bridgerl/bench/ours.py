@@ -7,7 +7,6 @@ import signal
 import statistics
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
@@ -32,8 +31,8 @@ FILL = 1_000
 def measure(config: RunConfig, setting: Setting) -> dict[str, float]:
     """Milliseconds per step and part of one pair, on a setting's task, batch and cores."""
     setting.pin()
-    train = replace(config.train, batch_size=setting.batch, threads=setting.threads)
-    config, period, clock = replace(config, train=train), config.actor.delay, Clock()
+    config = config.changed(train={"batch_size": setting.batch, "threads": setting.threads})
+    period, clock = config.actor.delay, Clock()
     with folderless(config) as (state, act_at_random, step):
         for _ in range(FILL):
             act_at_random()
@@ -60,8 +59,8 @@ def measure(config: RunConfig, setting: Setting) -> dict[str, float]:
 @contextlib.contextmanager
 def folderless(config: RunConfig) -> Generator[tuple[RunState, TrainStep, TrainStep]]:
     """A run without a folder: its state, its step during warm-up and its step after."""
-    train = replace(config.train, buffer_size=100_000)
-    config = replace(config, train=train)
+    config = config.changed(train={"buffer_size": 100_000})
+    train = config.train
     with (
         tuned_process(max(train.threads, 1)),
         contextlib.closing(Task(Recipe.of(config), 0)) as task,

@@ -131,8 +131,8 @@ def jobs_of(
     """The runs of one setting, a seed each, below a folder."""
     require_some("seeds", seeds)
     require_seeds("seeds", *seeds)
-    train = replace(config.train, device=device if device != "cpu" else config.train.device)
-    config = replace(config, out=out, name=folder_name(setting), train=train)
+    train = {"device": device} if device != "cpu" else {}
+    config = config.changed(out=out, name=folder_name(setting), train=train)
     label = setting or f"{config.actor_name}+{config.critic_name}"
     return [train_job(label, replace(config, seed=seed)) for seed in seeds]
 

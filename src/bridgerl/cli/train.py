@@ -86,7 +86,7 @@ def _shortened(default: RunConfig, words: list[str]) -> RunConfig:
     with contextlib.suppress(UserError):
         take(words, typed)
     if re.fullmatch(r"\d{1,9}", typed["--steps"]) and int(typed["--steps"]) <= default.warmup:
-        return replace(default, train=replace(default.train, warmup=None))
+        return default.changed(train={"warmup": None})
     return default
 
 

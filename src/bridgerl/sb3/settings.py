@@ -3,7 +3,7 @@
 import contextlib
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -11,9 +11,9 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.actors.sac import SACConfig
-from bridgerl.config import RunConfig, checked, decode, encode
+from bridgerl.config import RunConfig, decode, encode
 from bridgerl.critics import CRITICS, CriticConfig
-from bridgerl.errors import StorageFault, UserError, nearest
+from bridgerl.errors import StorageFault
 from bridgerl.presets import resolve
 from bridgerl.sb3.words import spoken, translate, typed_words
 
@@ -61,21 +61,8 @@ def adjust(
         for part, given in (("actor", actor_kwargs), ("critic", critic_kwargs)):
             if tau is not None and hasattr(getattr(config, part), "polyak"):
                 changes[part]["polyak"] = tau  # Not every actor has a target policy.
-            config = change(config, part, changes[part] | (given or {}))
+            config = config.changed(**{part: changes[part] | (given or {})})
     return config
-
-
-def change(config: RunConfig, part: str, changes: Changes) -> RunConfig:
-    """Replace fields of the actor or the critic, or refuse with the nearest field."""
-    section = getattr(config, part)
-    known = [f.name for f in fields(section)]
-    for name in changes:
-        if name not in known:
-            raise UserError(f"this {part} has no setting {name!r}{nearest(name, known)}")
-    try:
-        return checked(replace(config, **{part: replace(section, **changes)}))
-    except TypeError as error:
-        raise UserError(f"a setting of the {part} has a wrong type: {error}") from None
 
 
 def renews_noise(actor: ActorConfig) -> bool:

@@ -2,10 +2,11 @@
 
 import dataclasses
 import types
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from bridgerl.errors import UserError
+from bridgerl.errors import UserError, nearest
 
 C = TypeVar("C")
 
@@ -26,6 +27,19 @@ def decode_fields(cls: type[C], data: dict[str, Any], where: str) -> C:
     return cls(**{k: _decode_value(hints[k], v, f"{where}.{k}") for k, v in data.items()})
 
 
+def change_fields(config: C, changes: Mapping[str, Any], where: str) -> C:
+    """A dataclass with other values in some fields; a mapping changes fields of a section."""
+    fields = dataclasses.fields(config)  # pyright: ignore[reportArgumentType]
+    values = {f.name: getattr(config, f.name) for f in fields}
+    for name, value in changes.items():
+        if name not in values:
+            raise UserError(f"{where} has no setting {name!r}{nearest(name, values)}")
+        old = values[name]
+        inside = dataclasses.is_dataclass(old) and isinstance(value, Mapping)
+        values[name] = change_fields(old, value, name) if inside else value
+    return decode_fields(type(config), values, where)
+
+
 def _decode_value(hint: Any, value: Any, where: str) -> Any:
     """Check one JSON value against its annotation: a bool is no int, a float holds its int."""
     origin, args = get_origin(hint), get_args(hint)
@@ -40,7 +54,7 @@ def _decode_value(hint: Any, value: Any, where: str) -> Any:
     section = isinstance(hint, type) and dataclasses.is_dataclass(hint)
     if section and isinstance(value, dict):
         return decode_fields(hint, value, where)
-    if hint is Path and isinstance(value, str):
+    if hint is Path and isinstance(value, str | Path):
         return Path(value)
     if hint is float and (type(value) is float or (type(value) is int and abs(value) < 2**53)):
         return float(value)

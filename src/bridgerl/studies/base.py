@@ -78,10 +78,9 @@ class Setting:
         preset = self.preset or scale.preset
         base = resolve(task, self.actor, self.critic, preset)
         own = {"critic": self.changes, **self.others}
-        sections = {
-            key: replace(getattr(base, key), **own.get(key, {}), **scale.changes.get(key, {}))
-            for key in {**own, **scale.changes}
-        }
+        both = {**own, **scale.changes}
+        sections = {k: {**own.get(k, {}), **scale.changes.get(k, {})} for k in both}
+        config = base.changed(steps=scale.steps, **sections)
         # Named by what differs from the preset, so that equal settings of studies share their run.
         new = [
             f"{name} {value}"
@@ -91,7 +90,7 @@ class Setting:
         ]
         label = self.key if self.key != f"{self.actor}+{self.critic}" else " ".join(new)
         name = f"{self.actor}-{self.critic}-{preset}" + (f"-{slug_of(label)}" if new else "")
-        return replace(base, steps=scale.steps, name=name, **sections)
+        return replace(config, name=name)
 
 
 def pairs(*names: str) -> tuple[Setting, ...]:
@@ -213,10 +212,9 @@ class TrainingStudy(Study):
         scale = SCALES[place.scale]
         steps = min(scale.steps, self.most_steps)
         config = setting.config(task, replace(scale, steps=steps))
-        train = replace(config.train, device=place.device)
         runs = "runs" if steps == scale.steps else f"runs-{steps}"
-        config = replace(config, seed=seed, out=place.out / runs, train=train)
-        return train_job(setting.key, config)
+        where = {"out": place.out / runs, "train": {"device": place.device}}
+        return train_job(setting.key, config.changed(seed=seed, **where))
 
     def paper_cells(self) -> Cells:
         return {

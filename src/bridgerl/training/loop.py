@@ -83,7 +83,7 @@ def settle_warmup(config: RunConfig) -> RunConfig:
         return config
     run = RunFolder(config.folder)
     begun = run.read_config() if os.path.isfile(run.config_file) else config
-    return replace(config, train=replace(config.train, warmup=begun.warmup))
+    return config.changed(train={"warmup": begun.warmup})
 
 
 class Trainer:

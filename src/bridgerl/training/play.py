@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,7 +104,7 @@ def playing(
     folder = RunFolder(run)
     config = folder.read_config()
     require_trusted(config, run)
-    config = replace(config, eval=replace(config.eval, episodes=episodes))
+    config = config.changed(eval={"episodes": episodes})
     recipe, timeout = Recipe.of(config), config.env_timeout
     with closing(Task(recipe, seed, "play", limited=limited, timeout=timeout)) as task:
         agent, step = load_agent(run, weights)

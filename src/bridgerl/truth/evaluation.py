@@ -5,7 +5,6 @@ returns that were played from held-out states.
 """
 
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,8 +49,9 @@ def prepare(data: PolicyData, folder: Path) -> tuple[Agent, Transitions, Forks]:
     )  # Busy: somebody else makes it.
     try:
         config = resolve(data.task, "sac", "cdq")
-        config = replace(config, steps=data.policy_steps, seed=data.seed, out=folder / "policy")
-        config = replace(config, eval=replace(config.eval, every=max(data.policy_steps // 5, 1)))
+        where = {"seed": data.seed, "out": folder / "policy"}
+        every = max(data.policy_steps // 5, 1)
+        config = config.changed(steps=data.policy_steps, eval={"every": every}, **where)
         run = train(config, quiet=True)
         agent, _ = load_agent(run, "last")
         if not path.exists():
