@@ -14,6 +14,7 @@ from bridgerl.errors import Unregistered, UserError, choose, require, require_na
 from bridgerl.ops.measures import parse
 from bridgerl.settings.codec import change_fields
 from bridgerl.settings.codec import decode_fields as decode_fields
+from bridgerl.settings.codec import encode_part as encode_part
 from bridgerl.settings.environment import canonical_kwargs, canonical_wrapper
 from bridgerl.settings.lengths import save_every_of, warmup_of
 
@@ -264,8 +265,8 @@ def encode(config: RunConfig) -> dict[str, Any]:
     """The config as JSON values; actor and critic carry their registry names."""
     data = dataclasses.asdict(config)
     data["out"] = str(config.out)
-    data["actor"] = {"type": config.actor_name, **data["actor"]}
-    data["critic"] = {"type": config.critic_name, **data["critic"]}
+    data["actor"] = encode_part(config.actor_name, config.actor)
+    data["critic"] = encode_part(config.critic_name, config.critic)
     return data
 
 

@@ -67,7 +67,7 @@ class Bench:
         rivals = contenders(dict(listed), self.peers)
         make_folder(self.out)
         with progress(len(rivals) * len(settings) * self.repeats, "measuring") as bar:
-            rows = run_bench(rivals, settings, self.repeats, lambda: bar.advance(bar.task_ids[0]))
+            rows = run_bench(rivals, settings, self.repeats, bar.tick)
         result = {"rows": rows, "versions": describe()}
         with writing(self.out):
             store.publish_file(self.out / "bench.json", store.to_json(result))

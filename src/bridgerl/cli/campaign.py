@@ -13,7 +13,7 @@ import torch
 import tyro
 
 from bridgerl.cli.flags import PROGRAM
-from bridgerl.cli.output import make_folder, writing
+from bridgerl.cli.output import counted, make_folder, writing
 from bridgerl.cli.report import outline
 from bridgerl.config import RunConfig
 from bridgerl.errors import UserError, require, require_seeds, require_some
@@ -188,5 +188,5 @@ def train_seeds(
     for key in ("best", "final", "average") if done and not quiet else ():
         scores = [figures[f"{key}_return"] for figures in done]
         spread = f" +- {np.std(scores, ddof=1):.1f}" if len(scores) > 1 else ""
-        print(f"{key:<8} {np.mean(scores):.1f}{spread} over {len(scores)} seed(s)")
+        print(f"{key:<8} {np.mean(scores):.1f}{spread} over {counted(len(scores), 'seed')}")
     return code

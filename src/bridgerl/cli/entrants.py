@@ -9,6 +9,7 @@ from bridgerl.config import RunConfig
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import choose, require
 from bridgerl.presets import resolve
+from bridgerl.truth.settings import LEAGUE
 
 
 class Entrant(NamedTuple):
@@ -21,7 +22,7 @@ class Entrant(NamedTuple):
 
 def read_entrant(text: str) -> Entrant:
     """`[LABEL = ]dbc --bridge-input self --preset paper`: a critic, then its flags."""
-    label, config = _read(text, "critics", "league", "sac+")
+    label, config = _read(text, "critics", LEAGUE, "sac+")
     return Entrant(label, config.critic_name, config.critic)
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bridgerl.actors import ACTORS
-from bridgerl.cli.output import progress
+from bridgerl.cli.output import counted, progress
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError, choose, require, require_seeds, require_some
 from bridgerl.ops.measures import parse
@@ -48,7 +48,7 @@ class Gamble:
                 for seed in self.seeds:
                     cell = GambleCell.of(actor, critic, measure, seed, self.updates)
                     learnt.append(run_gamble(cell)["action"])
-                    bar.advance(bar.task_ids[0])
+                    bar.tick()
                 row = {"actor": actor, "critic": critic, "measure": measure, "learnt": learnt}
                 rows.append(row | {"optimum": best_action(measure)})
         if self.json:
@@ -72,7 +72,8 @@ class Gamble:
             parse(measure)
 
     def _show(self, rows: list[dict[str, Any]]) -> None:
-        table = Table(title=f"mean action of {len(self.seeds)} seed(s), {self.updates:,} updates")
+        seeds = counted(len(self.seeds), "seed")
+        table = Table(title=f"mean action of {seeds}, {self.updates:,} updates")
         table.add_column("")
         for measure in self.measures:
             table.add_column(measure, justify="right")

@@ -13,12 +13,25 @@ from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs import store
 
 
+class Bar(Progress):
+    """A progress bar of one task."""
+
+    def tick(self) -> None:
+        """One more is done."""
+        self.advance(self.task_ids[0])
+
+    def reach(self, share: float) -> None:
+        """So much of the whole is done."""
+        task = self.tasks[0]
+        self.update(task.id, completed=round(share * (task.total or 0)))
+
+
 @contextmanager
-def progress(total: int, what: str) -> Iterator[Progress]:
+def progress(total: int, what: str) -> Iterator[Bar]:
     """A bar on stderr, so that stdout stays the result's."""
     columns = (TextColumn(what), BarColumn(bar_width=28), MofNCompleteColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with Bar(*columns, console=console, disable=not console.is_terminal) as bar:
         bar.add_task(what, total=total)
         yield bar
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from bridgerl.bench.race import Heat, Racer, draw_race, our_racer, peer_racer, run_race, summarise
 from bridgerl.bench.table import installed
 from bridgerl.cli.entrants import split_label
-from bridgerl.cli.output import make_folder, progress, writing
+from bridgerl.cli.output import counted, make_folder, progress, writing
 from bridgerl.cli.train import Train
 from bridgerl.errors import UserError, choose, require, require_seeds, require_some
 from bridgerl.plots import check_plotting
@@ -68,9 +68,7 @@ class Race:
             Task(env, 0).close()
         make_folder(self.out, "cells")
         with progress(len(starts), "racing") as bar, writing(self.out):
-            cells = run_race(
-                starts, cores, self.out / "cells", lambda: bar.advance(bar.task_ids[0])
-            )
+            cells = run_race(starts, cores, self.out / "cells", bar.tick)
             command = shlex.join(["bridgerl", *sys.argv[1:]])
             data = {"command": command, "rows": summarise(cells), "cells": cells}
             store.publish_file(self.out / "race.json", store.to_json(data))
@@ -116,15 +114,16 @@ class Race:
         return our_racer(label, Train.read([*picks, *words]).config)
 
     def _show(self, rows: list[dict[str, Any]]) -> None:
-        title = f"return after {self.minutes:g} minutes on one core, {len(self.seeds)} seed(s)"
+        seeds = counted(len(self.seeds), "seed")
+        title = f"return after {self.minutes:g} minutes on one core, {seeds}"
         table = Table(title=title, title_justify="left")
         table.add_column("racer")
         for column in ("return", "seeds", "steps", "minutes to the best other"):
             table.add_column(column, justify="right")
         for row in rows:
             reached = row["minutes_to_best_other"]
-            seeds = " ".join(f"{value:.0f}" for value in row["finals"])
-            figures = (f"{row['final']:.0f}", seeds, f"{row['steps']:,.0f}")
+            each = " ".join(f"{value:.0f}" for value in row["finals"])
+            figures = (f"{row['final']:.0f}", each, f"{row['steps']:,.0f}")
             name = f"{row['env']}: {row['label']}"
             table.add_row(name, *figures, "-" if reached is None else f"{reached:.1f}")
         Console(highlight=False).print(table)

@@ -116,7 +116,7 @@ class Evaluate:
                 self.weights,
                 self.seed,
                 seconds=self.video_seconds,
-                tick=lambda share: bar.update(bar.task_ids[0], completed=round(100 * share)),
+                tick=bar.reach,
             )
 
 
@@ -172,7 +172,7 @@ class Calibrate:
                 (self.states, self.returns),
                 self.seed,
                 recalibrate=self.recalibrate,
-                tick=lambda: bar.advance(bar.task_ids[0]),
+                tick=bar.tick,
             )
         if self.json:
             print(json.dumps({k: v for k, v in result.items() if k != "shown"}))

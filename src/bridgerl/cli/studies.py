@@ -84,7 +84,7 @@ class Plan(_Selection):
         jobs = select(self.all_jobs(self.out), self.only)
         left = [job for job in jobs if not job.done()]
         with progress(len({(job.setting, job.task) for job in left}), "calibration") as bar:
-            costs = measure_costs(left, self.seconds, lambda: bar.advance(bar.task_ids[0]))
+            costs = measure_costs(left, self.seconds, bar.tick)
         facts = estimate(jobs, left, costs, self.workers)
         gpu_hours = self.gpus * facts["core_hours"]
         facts |= {"study": self.study, "scale": self.scale, "gpu_hours": gpu_hours}

@@ -10,11 +10,10 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress
 from rich.table import Table
 
 from bridgerl.cli.entrants import read_entrant
-from bridgerl.cli.output import make_folder, progress, writing
+from bridgerl.cli.output import Bar, counted, make_folder, progress, writing
 from bridgerl.critics import CRITICS
 from bridgerl.errors import require, require_seeds, require_some
 from bridgerl.plots import check_plotting
@@ -35,17 +34,18 @@ MOST_SHOWN = 8
 """Problems that are shown one by one."""
 
 
-class _Bar(Watcher):
+class _Shown(Watcher):
     """Jobs of a runner on a progress bar that refreshes itself; only ends are counted."""
 
-    def __init__(self, bar: Progress) -> None:
+    def __init__(self, bar: Bar) -> None:
         self._bar = bar
 
     def died(self, job: Job, reason: str) -> None:
         self._bar.console.print(f"{job.name}: {reason}; it is taken up again", markup=False)
 
     def ended(self, job: Job, end: JobEnd) -> None:
-        self._bar.advance(self._bar.task_ids[0], end.status == "done")
+        if end.status == "done":
+            self._bar.tick()
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class League:
             store.refuse_links(job.folder, self.out)
         with progress(len(jobs), "league") as bar:
             try:
-                results = run_league(jobs, self.workers, self.out, _Bar(bar))
+                results = run_league(jobs, self.workers, self.out, _Shown(bar))
             except KeyboardInterrupt:
                 done = f"{bar.tasks[0].completed:.0f} of {len(jobs)} cells"
                 raise KeyboardInterrupt(f"stopped after {done}; the same command goes on") from None
@@ -120,11 +120,12 @@ class League:
         return cell_jobs(cells, self.out)
 
     def _show(self, data: dict[str, Any]) -> None:
-        console, budget = Console(highlight=False), f"{self.updates:,} updates"
+        console = Console(highlight=False)
+        budget = f"{self.updates:,} updates, {counted(len(self.seeds), 'seed')}"
         problems = len({r["problem"] for r in data["summary"]})
         if problems <= MOST_SHOWN:
             heads = ("critic", "W1", "W1 / std", "CRPS", "mean error", "updates/s")
-            table = _table(f"league, {budget}, {len(self.seeds)} seed(s)", heads)
+            table = _table(f"league, {budget}", heads)
             for before, r in zip([None, *data["summary"]], data["summary"], strict=False):
                 if before is None or before["problem"] != r["problem"]:
                     table.add_section()
@@ -139,7 +140,7 @@ class League:
         if problems > 1:
             against = f"more than {data['overview'][0]['against']}"
             heads = ("critic", "W1", against, "mean off", "best on", "ms/update")
-            table = _table(f"{problems} problems, {budget}, {len(self.seeds)} seed(s)", heads)
+            table = _table(f"{problems} problems, {budget}", heads)
             for r in data["overview"]:
                 cells = [say_percent(r, "w1"), say_gap(r), say_percent(r, "mean_error")]
                 cells += [str(r["best_on"]), f"{r['ms_per_update']:.1f}"]
@@ -187,7 +188,7 @@ class Toy(ToyConfig):
         make_folder(self.out)
         config = ToyConfig(**{f.name: getattr(self, f.name) for f in fields(ToyConfig)})
         with progress(config.total, "toy") as bar:
-            result = run_toy(config, lambda: bar.advance(bar.task_ids[0]))
+            result = run_toy(config, bar.tick)
         with writing(self.out):
             store.publish_file(self.out / "toy.json", json.dumps(result).encode())
             if self.plot:

@@ -27,6 +27,11 @@ def decode_fields(cls: type[C], data: dict[str, Any], where: str) -> C:
     return cls(**{k: _decode_value(hints[k], v, f"{where}.{k}") for k, v in data.items()})
 
 
+def encode_part(name: str, config: Any) -> dict[str, Any]:
+    """An actor or a critic as JSON values, with the name that it is registered under."""
+    return {"type": name, **dataclasses.asdict(config)}
+
+
 def change_fields(config: C, changes: Mapping[str, Any], where: str) -> C:
     """A dataclass with other values in some fields; a mapping changes fields of a section."""
     fields = dataclasses.fields(config)  # pyright: ignore[reportArgumentType]

@@ -11,7 +11,7 @@ from bridgerl.presets import resolve
 from bridgerl.studies import paper
 from bridgerl.studies.claims import Cell, Cells, Claim
 from bridgerl.studies.jobs import Job, league_job, train_job
-from bridgerl.truth.settings import LeagueCell
+from bridgerl.truth.settings import LeagueCell, league_config
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class LeagueStudy(Study):
 
     def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
         """A cell; only `smoke` is shorter than the league's own."""
-        base = resolve("league", critic=setting.critic, preset=setting.preset or "lite").critic
+        base = league_config(setting.critic, setting.preset or "lite").critic
         critic = replace(base, **setting.changes)
         updates = 5 if place.scale == "smoke" else LeagueCell.updates
         cell = LeagueCell(task, setting.critic, critic, seed, updates)

@@ -3,11 +3,10 @@
 from dataclasses import replace
 from typing import ClassVar
 
-from bridgerl.presets import resolve
 from bridgerl.studies.base import Figure, Measure, Place, Setting, Study, dbc, slug_of
 from bridgerl.studies.claims import BeatsOverall, beats
 from bridgerl.studies.jobs import Job, evaluation_job
-from bridgerl.truth.settings import INTERVALS, EvaluationCell, PolicyData
+from bridgerl.truth.settings import INTERVALS, EvaluationCell, PolicyData, league_config
 
 SCORES = ("w1", "crps_excess", "bias", "location", "scale", "shape", "width")
 PLAIN = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5")
@@ -52,7 +51,7 @@ class EvaluationStudy(Study):
 
     def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
         """A cell, learnt as in the league without pessimism, with a quicker target."""
-        base = resolve("league", critic=setting.critic, preset=setting.preset or "lite").critic
+        base = league_config(setting.critic, setting.preset or "lite").critic
         critic = replace(base, polyak=POLYAK, **setting.changes)
         cell = EvaluationCell(PolicyData(task), setting.critic, critic, seed)
         if place.scale == "smoke":

@@ -10,7 +10,7 @@ from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.config import RunConfig, decode_fields, encode
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import BridgeError, choose
-from bridgerl.presets import command_of, flags, resolve
+from bridgerl.presets import command_of, flags
 from bridgerl.runs import store
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.result import RESULT, read_result
@@ -21,6 +21,7 @@ from bridgerl.truth.settings import (
     LeagueCell,
     PolicyData,
     ToyConfig,
+    league_config,
 )
 
 TOY, ENDPOINT = "toy", "endpoint error"
@@ -100,7 +101,7 @@ def toy_job(setting: str, config: ToyConfig, folder: Path) -> Job:
 
 def league_job(setting: str, cell: LeagueCell, folder: Path, mark: dict | None = None) -> Job:
     """A critic that learns a known distribution; a mark ties it to a machine and its versions."""
-    base = resolve("league", critic=cell.critic).critic
+    base = league_config(cell.critic).critic
     entrant = " ".join([f"{setting} = {cell.critic}", *flags(asdict(cell.config), asdict(base))])
     command = f"bridgerl league --critics {shlex.quote(entrant)} --tasks {cell.problem}"
     command += f" --seeds {cell.seed} --updates {cell.updates} --batch {cell.batch}"

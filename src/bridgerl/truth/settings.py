@@ -7,10 +7,13 @@ from typing import Any, NamedTuple
 
 from bridgerl.actors import ActorConfig
 from bridgerl.bridge.names import SCHEDULE_NAMES
+from bridgerl.config import RunConfig, encode_part
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import choose, require, require_seeds, require_some
 from bridgerl.presets import resolve
 
+LEAGUE = "league"
+"""What presets call settings for distributions that are learnt in thousands of updates."""
 PROBLEMS = ("two-point", "bernoulli-loop", "mixture-chain", "heavy-tail")
 PROBLEMS += ("risky-choice", "stochastic-transition")
 """The league's own problems, see `problems`."""
@@ -55,6 +58,11 @@ def read_problems(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(names)
 
 
+def league_config(critic: str, preset: str = "lite", actor: str = "sac") -> RunConfig:
+    """Settings of a pair for distributions that are learnt in thousands of updates."""
+    return resolve(LEAGUE, actor, critic, preset)
+
+
 @dataclass(frozen=True)
 class LeagueCell:
     """One critic on one problem with one seed, and the budget that all share."""
@@ -68,7 +76,7 @@ class LeagueCell:
 
     def identity(self) -> dict[str, Any]:
         """All that decides the result but the machine and its versions."""
-        critic = {"type": self.critic, **asdict(self.config)}
+        critic = encode_part(self.critic, self.config)
         budget = {"updates": self.updates, "batch": self.batch}
         return {"problem": self.problem, "critic": critic, "seed": self.seed, **budget}
 
@@ -106,7 +114,7 @@ class EvaluationCell:
 
     def identity(self) -> dict[str, Any]:
         """All that decides the result but the machine and its versions."""
-        critic = {"type": self.critic, **asdict(self.config)}
+        critic = encode_part(self.critic, self.config)
         budget = {"updates": self.updates, "batch": self.batch}
         return {"data": asdict(self.data), "critic": critic, "seed": self.seed, **budget}
 
@@ -151,7 +159,7 @@ class GambleCell:
         cls, actor: str, critic: str, measure: str, seed: int = 0, updates: int = updates
     ) -> "GambleCell":
         """That of a pair by name, with networks of its size."""
-        base = resolve("league", actor, critic)
+        base = league_config(critic, actor=actor)
         policy = replace(base.actor, **GAMBLERS.get(actor, {}), risk=measure).settled(updates)
         config = replace(base.critic, **ADVISERS.get(critic, {}))
         return cls(actor, policy, critic, config, seed, updates)
@@ -163,8 +171,8 @@ class GambleCell:
     def identity(self) -> dict[str, Any]:
         """All that decides the result but the machine and its versions."""
         parts = {
-            "actor": {"type": self.actor, **asdict(self.policy)},
-            "critic": {"type": self.critic, **asdict(self.config)},
+            "actor": encode_part(self.actor, self.policy),
+            "critic": encode_part(self.critic, self.config),
         }
         return {**parts, "seed": self.seed, "updates": self.updates, "batch": self.batch}
 

@@ -20,13 +20,12 @@ from bridgerl.critics import CriticConfig
 from bridgerl.errors import NumericFault
 from bridgerl.ops.levels import normal_quantiles
 from bridgerl.plots import COLORS, legend_below, panels, save, theme
-from bridgerl.presets import resolve
 from bridgerl.runs.versions import versions
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.training.process import tuned_process
 from bridgerl.truth.flow import FlowConfig
 from bridgerl.truth.problems import MODES, Array, draw_mixture, mixture_quantile
-from bridgerl.truth.settings import Affine, ToyConfig
+from bridgerl.truth.settings import Affine, ToyConfig, league_config
 from bridgerl.types import Batch, Bootstrap, EnvSpec
 
 N_PARTICLES = 10_000
@@ -52,7 +51,7 @@ FIGURES = {
 def critic_config(config: ToyConfig, name: str) -> CriticConfig:
     """A critic whose target is its frozen self: `track` copies all of it."""
     flow = FlowConfig(hidden=(config.flow_width,) * 3, sampler_steps=config.flow_steps)
-    critic = flow if name == "flow" else resolve("league", critic=name, preset=config.preset).critic
+    critic = flow if name == "flow" else league_config(name, config.preset).critic
     return replace(critic, lr=config.lr, polyak=1.0)
 
 
