@@ -105,8 +105,8 @@ class LogConfig:
 
     every: int = 1_000
     """Steps between two records of losses and returns."""
-    tensorboard: bool = True
-    """Write TensorBoard events too, when tensorboard is installed."""
+    tensorboard: bool | None = None
+    """Write TensorBoard events too; None: if tensorboard is installed."""
 
     def __post_init__(self) -> None:
         _require_counts(self, "log", "every")

@@ -1,6 +1,7 @@
 """Callbacks of `train`: what they are told, how they stop a run, what becomes of their errors."""
 
 import dataclasses
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 import pytest
 
 from bridgerl import Callback, Stopped, resolve, train
+from bridgerl.cli.train import Train
 from bridgerl.config import RunConfig
 from bridgerl.errors import EnvFault, UserError
+from bridgerl.presets import command_of
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.verify import compare
 from bridgerl.training.callbacks import Callbacks, Progress
@@ -18,16 +21,15 @@ from bridgerl.training.callbacks import Callbacks, Progress
 
 def configured(out: Path, env: str = "toy_envs:Point-v0") -> RunConfig:
     base = resolve(env, "sac", "cdq")
-    return dataclasses.replace(
-        base,
+    return base.changed(
         out=out,
         steps=130,
-        actor=dataclasses.replace(base.actor, hidden=(8,)),
-        critic=dataclasses.replace(base.critic, hidden=(8,)),
-        train=dataclasses.replace(base.train, warmup=100, batch_size=16, buffer_size=500),
-        eval=dataclasses.replace(base.eval, every=60, episodes=1),
-        log=dataclasses.replace(base.log, every=40, tensorboard=False),
-        save=dataclasses.replace(base.save, every=50),
+        actor={"hidden": (8,)},
+        critic={"hidden": (8,)},
+        train={"warmup": 100, "batch_size": 16, "buffer_size": 500},
+        eval={"every": 60, "episodes": 1},
+        log={"every": 40, "tensorboard": False},
+        save={"every": 50},
     )
 
 
@@ -190,13 +192,14 @@ def test_nobody_is_asked_at_a_step_that_nobody_wants_to_know_of(tmp_path: Path) 
 # Beside callbacks: TensorBoard.
 
 
-def test_missing_tensorboard_is_said_in_one_line(
+def test_missing_tensorboard_is_said_in_one_line_to_who_asked_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     config = configured(tmp_path)
-    config = dataclasses.replace(config, log=dataclasses.replace(config.log, tensorboard=True))
-    run = train(config, quiet=True)
+    train(config.changed(log={"tensorboard": None}), quiet=True)
+    assert capsys.readouterr().err == ""
+    run = train(config.changed(name="asked", log={"tensorboard": True}), quiet=True)
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert error.startswith("bridgerl: warning: no TensorBoard events: ")
@@ -205,3 +208,22 @@ def test_missing_tensorboard_is_said_in_one_line(
         in error
     )
     assert not RunFolder(run).tensorboard.exists()
+
+
+SWITCHES = {
+    "": None,
+    "--log.tensorboard": True,
+    "--log.tensorboard --quiet": True,
+    "--log.tensorboard True": True,
+    "--log.no-tensorboard": False,
+    "--log.no_tensorboard": False,
+    "--log.tensorboard None": None,
+}
+
+
+@pytest.mark.parametrize("typed", SWITCHES)
+def test_tensorboard_is_asked_for_or_turned_off_or_left_open(typed: str) -> None:
+    config = Train.read(["--env", "InvertedPendulum-v5", *typed.split()]).config
+    assert config.log.tensorboard is SWITCHES[typed]
+    again = shlex.split(command_of(config))[2:]
+    assert Train.read(again).config == config

@@ -23,6 +23,8 @@ from bridgerl.errors import UserError, nearest
 T = TypeVar("T")
 SYNONYMS = {"learning-rate": "lr", "gamma": "discount", "tau": "polyak", "net-arch": "hidden"}
 """Words of other libraries, and ours."""
+OPEN_SWITCHES = {"--log.tensorboard"}
+"""Switches that are neither on nor off unless somebody says so."""
 PROGRAM = "bridgerl"
 HELP = {"-h", "--help"}
 # The widths of hidden layers are the one flag with several values: [INT [INT ...]].
@@ -83,6 +85,7 @@ def parse_some(
     kind: Callable[..., T], args: list[str], verb: str, **options: Any
 ) -> tuple[T, list[str]]:
     """The same, with the words that it does not know."""
+    args = _with_values(args)
     options |= {"prog": f"bridgerl {verb}", "return_unknown_args": True}
     if HELP & set(args):
         tyro.cli(kind, args=["--help"], **options)  # Prints and leaves.
@@ -98,6 +101,19 @@ def parse_some(
     finally:
         del os.environ["COLUMNS"]
         os.environ |= {} if columns is None else {"COLUMNS": columns}
+
+
+def _with_values(args: list[str]) -> list[str]:
+    """A command line whose open switches have the value that tyro wants of them."""
+    words: list[str] = []
+    for word, after in zip(args, [*args[1:], ""], strict=False):
+        switch = _canonical(word)
+        if switch in OPEN_SWITCHES and switch != word.replace("_", "-"):
+            words += [switch, "False"]
+        else:
+            bare = switch in OPEN_SWITCHES and after not in ("True", "False", "None")
+            words += [word, "True"] if bare else [word]
+    return words
 
 
 def flags_of(config: Any, prefix: str = "--") -> list[str]:

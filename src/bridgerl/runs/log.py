@@ -36,7 +36,7 @@ SB3_TAGS = {
 class RunLog:
     """Append-only log of one run; `resume` cuts it back to what a checkpoint saw."""
 
-    def __init__(self, run: RunFolder, *, tensorboard: bool) -> None:
+    def __init__(self, run: RunFolder, *, tensorboard: bool | None) -> None:
         self._run = run
         self._file = store.open_owned(run.metrics_file, "ab")
         try:
@@ -128,13 +128,15 @@ class RunLog:
             print(f"bridgerl: warning: {path} not written: {error}", file=sys.stderr)
 
     def _open_tensorboard(self, step: int) -> None:
-        if not self._want_tensorboard:
+        wanted, self._want_tensorboard = self._want_tensorboard, False
+        if wanted is False:
             return
-        self._want_tensorboard = False
         with self._spare_tensorboard():
             try:
                 from torch.utils.tensorboard import SummaryWriter
             except ImportError as error:
+                if wanted is None:  # Nobody asked for it.
+                    return
                 hint = f"{install('tb')}, or pass --log.no-tensorboard"
                 what = f"no TensorBoard events: {error}; {hint}"
                 print(f"bridgerl: warning: {what}", file=sys.stderr)
