@@ -1,16 +1,19 @@
 """A race on seconds instead of minutes: everybody gets the same, and nothing is run twice."""
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bridgerl.bench.peers import against_the_clock
-from bridgerl.bench.race import summarise
+from bridgerl.bench.race import file_name, summarise
 from bridgerl.cli.main import main
-from bridgerl.cli.race import _settings
+from bridgerl.cli.race import Race, _settings
+from bridgerl.runs import store
 
+EVIDENCE = Path(__file__).parents[2] / "evidence/race.zip"
 ENV = "InvertedPendulum-v5"
 OURS = "small = sac+cdq --critic.hidden 16 16 --actor.hidden 16 16 --train.warmup 100"
 SHORT = ["--envs", ENV, "--minutes", "0.02", "--marks", "2", "--episodes", "1"]
@@ -60,6 +63,30 @@ def test_the_same_command_again_runs_only_what_is_missing(tmp_path: Path) -> Non
     assert again[1]["seed"] == 1
     other = _race(tmp_path, OURS.replace("16 16", "8 8", 1))["cells"]
     assert other[0]["what"] != first[0]["what"]
+
+
+@pytest.mark.parametrize("damage", ["cut", "another cell"])
+def test_a_damaged_cell_is_refused_and_stays(
+    damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _race(tmp_path, OURS)
+    (cell,) = (tmp_path / "cells").iterdir()
+    other = store.to_sealed_json(json.loads(cell.read_bytes()) | {"seed": 7})
+    cell.write_bytes(cell.read_bytes()[:-9] if damage == "cut" else other)
+    before = cell.read_bytes()
+    words = ["--racers", OURS, "--seeds", "0", "1", "--out", str(tmp_path)]
+    assert main(["race", *words, *SHORT]) == 5
+    error = capsys.readouterr().err
+    assert f"{cell} is damaged: " in error
+    assert error.endswith("; delete it to run this cell again\n")
+    assert [*(tmp_path / "cells").iterdir()] == [cell]
+    assert cell.read_bytes() == before
+
+
+def test_stored_cells_are_those_of_the_same_command() -> None:
+    stored = set(zipfile.ZipFile(EVIDENCE).namelist())
+    command = Race(("sac+dbc", "sac+cdq"), ("HalfCheetah-v5", "Hopper-v5"), (0, 1, 2))
+    assert {f"cells/{file_name(*start)}" for start in command.starts()} <= stored
 
 
 def test_minutes_to_the_best_other_are_those_of_the_mean_curve() -> None:

@@ -20,9 +20,9 @@ from bridgerl.bench.ours import isolated
 from bridgerl.bench.peers import LOOK, against_the_clock
 from bridgerl.bench.table import ask, describe
 from bridgerl.config import EvalConfig, RunConfig, encode
-from bridgerl.errors import StorageFault
 from bridgerl.plots import COLORS, CRITICS, critic_color, legend_below, panels, save
 from bridgerl.runs import store
+from bridgerl.runs.result import read_kept
 from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import play_episodes
 from bridgerl.training.process import tuned_process
@@ -59,7 +59,9 @@ class Racer(NamedTuple):
 
 def our_racer(label: str, config: RunConfig) -> Racer:
     """One of our own pairs."""
-    return Racer(label, store.plain(encode(config)), partial(isolated, label, race, config))
+    # Nothing is logged in a race, so what would be does not tell racers apart.
+    what = store.plain(encode(config.changed(log={"every": 1_000, "tensorboard": True})))
+    return Racer(label, what, partial(isolated, label, race, config))
 
 
 def peer_racer(label: str, request: Mapping[str, Any], python: Path) -> Racer:
@@ -105,47 +107,54 @@ def run_race(
     tick: Callable[[], None],
 ) -> list[dict[str, Any]]:
     """Every start, one to a core; what the folder holds already is not run again."""
+    kept = [_kept(folder, *start) for start in starts]
     free: SimpleQueue[int] = SimpleQueue()
     for core in cores:
         free.put(core)
 
-    def one(start: tuple[Racer, Heat]) -> dict[str, Any]:
+    def one(start: tuple[Racer, Heat], cell: dict[str, Any] | None) -> dict[str, Any]:
         racer, heat = start
-        path = folder / _file_name(racer, heat)
-        identity = {"label": racer.label, "what": racer.what, **asdict(heat)}
-        cell = _kept(path, identity)
         if cell is None:
             core = free.get()
             try:
-                cell = identity | {"curve": racer.run(heat, core), "versions": describe()}
+                found = {"curve": racer.run(heat, core), "versions": describe()}
             finally:
                 free.put(core)
-            store.publish_file(path, store.to_sealed_json(cell))
+            cell = _identity(racer, heat) | found
+            store.publish_file(folder / file_name(racer, heat), store.to_sealed_json(cell))
         return cell
 
     cells = []
     with ThreadPoolExecutor(len(cores)) as pool:
-        for cell in pool.map(one, starts):
+        for cell in pool.map(one, starts, kept):
             cells.append(cell)
             tick()
     return cells
 
 
-def _file_name(racer: Racer, heat: Heat) -> str:
-    """Of one start, told apart by all that decides it."""
+def file_name(racer: Racer, heat: Heat) -> str:
+    """The file of one start, told apart by all that decides it."""
     text = json.dumps([racer.label, racer.what, asdict(heat)], sort_keys=True)
     plain = re.sub(r"[^A-Za-z0-9]+", "-", f"{heat.env} {racer.label}")[:60]
     return f"{plain}-seed{heat.seed}-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
 
 
-def _kept(path: Path, identity: dict[str, Any]) -> dict[str, Any] | None:
-    """A finished cell, if it is the one that is asked for."""
-    try:
+def _identity(racer: Racer, heat: Heat) -> dict[str, Any]:
+    """All that decides a cell but the machine."""
+    return {"label": racer.label, "what": racer.what, **asdict(heat)}
+
+
+def _kept(folder: Path, racer: Racer, heat: Heat) -> dict[str, Any] | None:
+    """The finished cell of one start, None if it was not run."""
+    identity = store.plain(_identity(racer, heat))
+
+    def read(path: Path) -> dict[str, Any]:
         cell = store.open_sealed_json(store.read_json_bytes(path), str(path))
-    except (OSError, StorageFault):
-        return None
-    plain = json.loads(json.dumps(identity))
-    return cell if all(cell.get(key) == value for key, value in plain.items()) else None
+        own = {key: cell.get(key) for key in identity}
+        store.require_intact(own == identity, path, "it belongs to another cell")
+        return cell
+
+    return read_kept(folder / file_name(racer, heat), read)
 
 
 def summarise(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

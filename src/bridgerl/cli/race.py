@@ -61,7 +61,7 @@ class Race:
     """Print JSON."""
 
     def __call__(self) -> int:
-        starts, cores = self._starts(), self._cores()
+        starts, cores = self.starts(), self._cores()
         if self.plot:
             check_plotting()
         for env in self.envs:
@@ -77,7 +77,7 @@ class Race:
         print(json.dumps(data["rows"])) if self.json else self._show(data["rows"])
         return 0
 
-    def _starts(self) -> list[tuple[Racer, Heat]]:
+    def starts(self) -> list[tuple[Racer, Heat]]:
         for name in ("envs", "seeds", "racers"):
             require_some(name, getattr(self, name))
         require_seeds("seeds", *self.seeds)

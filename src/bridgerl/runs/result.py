@@ -1,11 +1,14 @@
 """The result of a job that is no training: one sealed file with scores, curves and its own data."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from bridgerl.errors import StorageFault
 from bridgerl.runs import store
 
+T = TypeVar("T")
 RESULT = "result.json"
 
 
@@ -32,6 +35,16 @@ class Result(NamedTuple):
     data: dict[str, Any]
     """What pictures and verbs need besides."""
     versions: dict[str, str]
+
+
+def read_kept(path: Path, read: Callable[[Path], T]) -> T | None:
+    """What is kept of a cell, None if it was not run; damage is refused with what to do."""
+    if not os.path.lexists(path):
+        return None
+    try:
+        return read(path)
+    except StorageFault as fault:
+        raise StorageFault(f"{fault}; delete it to run this cell again") from None
 
 
 def write_result(path: Path, result: Result) -> None:

@@ -1,13 +1,12 @@
 """A league as jobs: named by all that decides them, run where missing, read back with suspicion."""
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bridgerl.errors import BridgeError, StorageFault
+from bridgerl.errors import BridgeError
 from bridgerl.runs import store
-from bridgerl.runs.result import RESULT, read_result
+from bridgerl.runs.result import RESULT, read_kept, read_result
 from bridgerl.studies.jobs import Job, league_job
 from bridgerl.studies.run.pool import Pool, Watcher
 from bridgerl.studies.run.work import JobEnd
@@ -41,16 +40,13 @@ def run_league(jobs: list[Job], workers: int, logs: Path, watcher: Watcher) -> l
 
 def kept_result(job: Job) -> dict[str, Any] | None:
     """What a cell's folder has, under the names of its job; None if it was not run."""
-    path = job.folder / RESULT
-    if not os.path.lexists(path):
-        return None
-    try:
+
+    def read(path: Path) -> dict[str, Any]:
         result = read_result(path)
-        if result.job != job.identity:
-            raise StorageFault(f"{path} is damaged: it belongs to another cell")
-    except StorageFault as fault:
-        raise StorageFault(f"{fault}; delete it to run this cell again") from None
-    return cell_result(job, result.data)
+        store.require_intact(result.job == job.identity, path, "it belongs to another cell")
+        return cell_result(job, result.data)
+
+    return read_kept(job.folder / RESULT, read)
 
 
 def cell_result(job: Job, data: dict[str, Any]) -> dict[str, Any]:
