@@ -18,7 +18,7 @@ from bridgerl.cli.main import main
 from bridgerl.runs import store
 from bridgerl.runs.folder import RunFolder
 from bridgerl.training.envs import Task
-from bridgerl.training.probe import MOST_SECONDS, changes, sample
+from bridgerl.training.probe import MOST_SECONDS, changes, trace_env
 from conftest import TINY, environment, finished
 
 POINT = "toy_envs:Point-v0"
@@ -27,7 +27,7 @@ CHANGED = "the environment is not the one that the run began with"
 
 def test_a_sample_is_of_the_environment_alone() -> None:
     task = Task(POINT, 0)
-    found = sample(task)
+    found = trace_env(task)
     assert found is not None
     assert found["steps"] <= 100
     task.replay((3,), np.ones((7, 2), np.float32))
@@ -50,7 +50,7 @@ def test_a_slow_environment_is_sampled_for_a_moment_only(monkeypatch: pytest.Mon
         return step(self, action)
 
     monkeypatch.setattr(toy_envs.Point, "step", slow)
-    found = sample(task)
+    found = trace_env(task)
     assert found is not None
     assert 1 <= found["steps"] <= 3
     assert changes(task, found) is None
@@ -66,12 +66,12 @@ def test_a_sample_leaves_global_generators_alone(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(toy_envs.Point, "step", draws)
     before = random.getstate(), np.random.get_state()[1].tolist()  # noqa: NPY002  # pyright: ignore
-    sample(Task(POINT, 0))
+    trace_env(Task(POINT, 0))
     assert (random.getstate(), np.random.get_state()[1].tolist()) == before  # noqa: NPY002  # pyright: ignore
 
 
 def test_an_environment_with_a_fault_has_no_sample() -> None:
-    assert sample(Task("faulty_envs:RaisesInStep-v0", 0)) is None
+    assert trace_env(Task("faulty_envs:RaisesInStep-v0", 0)) is None
 
 
 # Resume
@@ -149,7 +149,7 @@ def test_a_termination_rule_that_no_first_step_meets_is_noticed_by_its_code(
 
 
 def test_other_registered_arguments_are_noticed_at_resume() -> None:
-    known = sample(Task("toy_envs:Loud1-v0", 0))
+    known = trace_env(Task("toy_envs:Loud1-v0", 0))
     gym.registry["Loud1-v0"].kwargs["factor"] = 1.5
     try:
         assert changes(Task("toy_envs:Loud1-v0", 0), known) == "other arguments"
@@ -158,7 +158,7 @@ def test_other_registered_arguments_are_noticed_at_resume() -> None:
 
 
 def test_a_sample_of_an_earlier_release_is_compared_by_its_checksum_alone() -> None:
-    found = sample(Task(POINT, 0))
+    found = trace_env(Task(POINT, 0))
     assert found is not None
     assert set(found.pop("made")) >= {"settings", "spaces", "layers", "code in toy_envs"}
     assert changes(Task(POINT, 0), found) is None

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from bridgerl.errors import NumericFault, StorageFault, UserError
-from bridgerl.runs import segments as log
-from bridgerl.runs import store
+from bridgerl.runs import segments, store
 from bridgerl.runs.failpoint import failpoint
 from bridgerl.runs.folder import RunFolder, step_of
 from bridgerl.runs.store import require_intact
@@ -54,22 +53,22 @@ class Snapshot:
 
 
 def save(
-    run: RunFolder, snap: Snapshot, replay: "Replay", segments: dict[str, str], keep: int
+    run: RunFolder, snap: Snapshot, replay: "Replay", sealed: dict[str, str], keep: int
 ) -> None:
-    """Publish a full checkpoint, then prune older ones. `segments` learns what was sealed."""
+    """Publish a full checkpoint, then prune older ones. `sealed` learns what is sealed now."""
     _refuse_lost(snap.tensors, snap.step)
-    log.seal(run.replay, replay, segments)
+    segments.seal(run.replay, replay, sealed)
     live = replay.live_rows()
-    used = {n: s for n, s in segments.items() if log.rows_of(n).stop > live.start}
-    tail = {name: replay.read(rows) for name, rows in log.uncovered(live, used).items()}
+    used = {n: s for n, s in sealed.items() if segments.rows_of(n).stop > live.start}
+    tail = {name: replay.read(rows) for name, rows in segments.uncovered(live, used).items()}
     files = {TENSORS: pack(snap.tensors), TAIL: pack(tail), EPISODE: pack(snap.episode)}
     files[STATE] = store.to_json(snap.state)
     manifest = {"kind": "step", "step": snap.step, "metrics": snap.metrics}
     manifest["replay"] = {"count": replay.count, "segments": used}
     manifest["fingerprint"] = snap.fingerprint
     store.publish_folder(run.checkpoint("step", snap.step), files, manifest)
-    for name in set(segments) - set(used):
-        del segments[name]
+    for name in set(sealed) - set(used):
+        del sealed[name]
     with contextlib.suppress(OSError):  # The checkpoint is safe; the next one prunes again.
         prune(run, keep, snap.step)
 
@@ -136,19 +135,19 @@ def _is_episode(lane: dict[str, Tensor], form: dict[str, tuple[int, torch.dtype]
 def replay_rows(run: RunFolder, path: Path, capacity: int) -> Iterator[tuple[int, Tensor]]:
     """The live rows behind a checkpoint in order, as (first row, rows), every one verified."""
     manifest, files = _read_full(path)
-    count, segments = manifest["replay"]["count"], manifest["replay"]["segments"]
+    count, sealed = manifest["replay"]["count"], manifest["replay"]["segments"]
     live = range(max(0, count - capacity), count)
-    for name in segments:
-        ok = live.start < log.rows_of(name).stop <= live.stop
+    for name in sealed:
+        ok = live.start < segments.rows_of(name).stop <= live.stop
         require_intact(ok, path / store.MANIFEST, f"{name} holds no live rows")
     tail = unpack(files[TAIL], str(path / TAIL))
-    loose = log.uncovered(live, segments)
+    loose = segments.uncovered(live, sealed)
     require_intact(set(tail) == set(loose), path / TAIL, "rows are missing")
     for name, rows in loose.items():
-        log.check_rows(tail[name], len(rows), path / TAIL)
-    stretches = loose | {name: log.rows_of(name) for name in segments}
+        segments.check_rows(tail[name], len(rows), path / TAIL)
+    stretches = loose | {name: segments.rows_of(name) for name in sealed}
     for first, name in sorted((rows.start, name) for name, rows in stretches.items()):
-        rows = tail[name] if name in tail else log.read(run.replay / name, segments[name])
+        rows = tail[name] if name in tail else segments.read(run.replay / name, sealed[name])
         skip = max(0, live.start - first)
         yield first + skip, rows[skip:]
 
@@ -174,11 +173,11 @@ def newest(
     found = run.checkpoints()
     for _, path in reversed(found):
         try:
-            snap, segments = load(run, path)
+            snap, sealed = load(run, path)
             _check_sizes(snap.episode, replay, path / EPISODE)
             refill(run, path, replay)
             failpoint("resume.loaded")
-            return snap, segments
+            return snap, sealed
         except StorageFault as fault:
             warn(f"skipping {path.name}: {fault}")
     if found:
@@ -219,7 +218,7 @@ def prune(run: RunFolder, keep: int, step: int) -> None:
             wanted |= set(store.read_manifest(path)["replay"]["segments"])
         except (StorageFault, UserError, KeyError, TypeError):
             return  # A damaged manifest may still name segments: keep them all.
-    for path in run.replay.glob(log.NAMES):
+    for path in run.replay.glob(segments.NAMES):
         if path.name not in wanted:
             path.unlink()
             failpoint("prune.segment")
@@ -249,7 +248,7 @@ def _read_full(path: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         and isinstance(replay, dict)
         and store.is_count(replay.get("count"))
         and isinstance(replay.get("segments"), dict)
-        and all(map(log.IS_NAME, replay["segments"]))
+        and all(map(segments.IS_NAME, replay["segments"]))
         and isinstance(metrics, dict)
         and store.is_count(metrics.get("bytes"))
         and isinstance(metrics.get("sha256"), str)

@@ -23,7 +23,7 @@ from bridgerl.training.display import Display
 from bridgerl.training.envs import MakeTask, Task, task_maker
 from bridgerl.training.evaluate import play_episodes
 from bridgerl.training.health import Health
-from bridgerl.training.probe import changes, sample
+from bridgerl.training.probe import changes, trace_env
 from bridgerl.training.process import Stopped, StopSignal, check_device, tuned_process
 from bridgerl.training.recipe import MakeEnv, Recipe, name_of
 from bridgerl.training.replay import check_memory
@@ -272,7 +272,7 @@ class Trainer:
     def _watch_environment(self, known: Any) -> list[str]:
         """Compare the environment with what is known of it; later starts will know it."""
         with contextlib.closing(self._make("sample", self.config.env_timeout)) as copy:
-            self.state.sample = known or sample(copy)
+            self.state.sample = known or trace_env(copy)
             what = None if known is None else changes(copy, known)
         begun = "the environment is not the one that the run began with"
         return [f"{begun}: {what}"] if what else []

@@ -33,14 +33,14 @@ def check_env(env: str | Recipe, steps: int = 200) -> dict[str, Any]:
     """Step an environment with one seed and the same actions, anew and again, and compare bits."""
     make = task_maker(Recipe(env) if isinstance(env, str) else env, 0)
     with closing(make("check", None)) as task, closing(make("check", None)) as other:
-        first, again, anew = (list(_trace(t, steps)) for t in (task, task, other))
+        first, again, anew = (list(_rows(t, steps)) for t in (task, task, other))
     facts = {"obs_dim": task.spec.obs_dim, "action_dim": task.spec.action_dim}
     facts |= {"reproducible": first == again == anew, "remembers": first == anew != again}
     end = {"time_limit": task.time_limit, "versions": versions()}
     return {"env": task.spec.env_id} | facts | end
 
 
-def sample(task: Task, steps: int | None = None) -> dict[str, Any] | None:
+def trace_env(task: Task, steps: int | None = None) -> dict[str, Any] | None:
     """What an environment is made of, and a checksum of its first transitions, so many steps.
 
     None if the environment has a fault: who trains on it is told soon enough. Global generators
@@ -51,7 +51,7 @@ def sample(task: Task, steps: int | None = None) -> dict[str, Any] | None:
     most, seconds = (MOST_STEPS, MOST_SECONDS) if steps is None else (steps, math.inf)
     generators = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
-        for row in _trace(task, min(most, MOST_STEPS)):
+        for row in _rows(task, min(most, MOST_STEPS)):
             digest.update(row)
             count += 1
             if time.monotonic() - started > seconds and count > 0:
@@ -69,7 +69,7 @@ def changes(task: Task, known: Any) -> str | None:
     known = known if isinstance(known, dict) else {}
     steps, then = known.get("steps"), known.get("made")
     then = then if isinstance(then, dict) else {}
-    found = sample(task, steps) if type(steps) is int else None
+    found = trace_env(task, steps) if type(steps) is int else None
     now = {} if found is None else found["made"]
     # Earlier releases wrote nothing of what it is made of.
     names = [n for n in sorted(then.keys() | now.keys()) if then and then.get(n) != now.get(n)]
@@ -135,7 +135,7 @@ def _description(task: Task) -> str:
     return json.dumps([task.spec.env_id, registered, bounds])
 
 
-def _trace(task: Task, steps: int) -> Iterator[bytes]:
+def _rows(task: Task, steps: int) -> Iterator[bytes]:
     """The first observation, then every step of a few episodes under fixed random actions."""
     draws, episodes = np.random.default_rng(0), itertools.count()
     yield task.reset(next(episodes)).tobytes()
