@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from bridgerl import resolve, train
-from bridgerl.errors import UserError
+from bridgerl.errors import BridgeError, UserError
 from bridgerl.training.risky import POINT_MASS
-from bridgerl.truth.point_mass import draw_ways, enters_disc, ways_of
+from bridgerl.truth.point_mass import draw_ways, enters_disc, main, ways_of
 
 
 def straight(height: float) -> np.ndarray:
@@ -35,6 +35,21 @@ def test_a_run_of_another_task_is_refused(tmp_path: Path) -> None:
     config = replace(resolve("Pendulum-v1"), steps=300, out=tmp_path)
     with pytest.raises(UserError, match="not on Risky/PointMass-v0"):
         ways_of(train(config, quiet=True), episodes=1)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "required: MAP.png, RUN"),
+        (["map.png"], "required: RUN"),
+        (["runs/here", "runs/there"], "runs/here must end in .png"),
+        (["map.png", "nowhere"], "nowhere"),
+    ],
+)
+def test_a_wrong_command_is_refused_in_one_line(words: list[str], says: str) -> None:
+    with pytest.raises(BridgeError) as caught:
+        main(words)
+    assert says in str(caught.value)
 
 
 @pytest.mark.slow

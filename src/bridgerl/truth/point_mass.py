@@ -1,9 +1,11 @@
 """Where policies lead the point mass: python -m bridgerl.truth.point_mass MAP.png RUN RUN ..."""
 
+import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -60,20 +62,35 @@ def draw_ways(by_policy: Mapping[str, Sequence[Way]], picture: Path) -> None:
     save(figure, picture)
 
 
-def main(picture: Path, runs: Sequence[Path]) -> None:
+class _Words(argparse.ArgumentParser):
+    """A command line whose refusal is one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; type {self.prog} MAP.png RUN RUN ...")
+
+
+def main(words: Sequence[str] | None = None) -> None:
     """Play every run, print how many episodes keep out of the disc, and draw them."""
+    known = _Words(prog="python -m bridgerl.truth.point_mass", description=main.__doc__)
+    known.add_argument("picture", type=Path, metavar="MAP.png", help="file of the map")
+    runs = "run folders, a map for each"
+    known.add_argument("runs", type=Path, metavar="RUN", nargs="+", help=runs)
+    typed = known.parse_args(words)
+    if typed.picture.suffix != ".png":
+        known.error(f"{typed.picture} must end in .png")
     by_policy = {}
-    for run in runs:
+    for run in typed.runs:
         config = RunFolder(run).read_config()
         name = f"{config.actor_name}+{config.critic_name}, {config.actor.risk}"
         ways = by_policy[name] = ways_of(run)
         kept = sum(not enters_disc(way) for way in ways)
         print(f"{name}: {kept} of {len(ways)} episodes keep out of the disc")
-    draw_ways(by_policy, picture)
+    draw_ways(by_policy, typed.picture)
 
 
 if __name__ == "__main__":
     try:
-        main(Path(sys.argv[1]), [Path(arg) for arg in sys.argv[2:]])
+        main()
     except BridgeError as error:
-        sys.exit(f"bridgerl: error: {error}")
+        print(f"bridgerl: error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
