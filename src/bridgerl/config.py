@@ -46,7 +46,7 @@ class TrainConfig:
     normalize_obs: bool = False
     """Let actor and critic see observations less their running mean, over their deviation."""
     normalize_returns: bool = False
-    """Let them see rewards times a gain that makes returns as large as return-unit."""
+    """Let actor and critic see rewards times a gain that makes returns as large as return-unit."""
     return_unit: float = 10.0
     """Root mean square of normalised returns; kappa, temperature and z-scale are in its units."""
     threads: int = 1
@@ -158,7 +158,7 @@ class RunConfig:
     name: str | None = None
     """Folder of this setting, in place of ACTOR-CRITIC-PRESET."""
     env_kwargs: str | None = None
-    """Its keyword arguments as JSON, e.g. '{"terminate_when_unhealthy": false}'."""
+    """Keyword arguments of the environment, as JSON: '{"terminate_when_unhealthy": false}'."""
     env_wrappers: tuple[str, ...] = ()
     """Wrappers, inner ones first, e.g. TimeAwareObservation 'ClipReward={"max_reward": 1}'; one of
     your own is my_module:MyWrapper."""
@@ -175,11 +175,11 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
     """How transitions are gathered and used."""
     eval: EvalConfig = field(default_factory=EvalConfig)
-    """Evaluation."""
+    """How the policy is evaluated."""
     log: LogConfig = field(default_factory=LogConfig)
-    """Logging."""
+    """What is written down."""
     save: SaveConfig = field(default_factory=SaveConfig)
-    """Checkpoints."""
+    """When checkpoints are kept."""
 
     def __post_init__(self) -> None:
         require(self.env != "", "env", self.env, "must name an environment, e.g. Hopper-v5")

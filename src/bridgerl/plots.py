@@ -25,9 +25,9 @@ class Theme(NamedTuple):
     ink: str
     paper: str
     truth: str
-    """Of areas that are true distributions."""
+    """Colour of areas that are true distributions."""
     accent: str
-    """Of the one thing that a picture is about."""
+    """Colour of the one thing that a picture is about."""
 
 
 THEMES = {
@@ -35,7 +35,7 @@ THEMES = {
     "dark": Theme("#dddddd", "#131416", "#555a60", COLORS[5]),
 }
 CRITICS = ("dbc", "tqc", "cdq", "iqn", "dsac", "vf", "vdrl")
-"""In the order of their colours, DBC's being the accent."""
+"""Critics in the order of their colours; DBC's is the accent."""
 _theme = ContextVar("theme", default=THEMES["light"])
 
 # Where a point's name may stand, in points: right, left, and ever higher and lower.

@@ -40,11 +40,11 @@ class Heat:
     env: str
     seed: int
     minutes: float
-    """Of training alone: evaluations stop the clock."""
+    """Minutes of training alone: evaluations stop the clock."""
     marks: int
     """Evaluations, spread evenly over these minutes."""
     episodes: int
-    """Of an evaluation."""
+    """Episodes of each evaluation."""
 
 
 class Racer(NamedTuple):
@@ -52,13 +52,13 @@ class Racer(NamedTuple):
 
     label: str
     what: dict[str, Any]
-    """All that decides how it learns."""
+    """All settings that decide how it learns."""
     run: Callable[[Heat, int], dict[str, list[float]]]
     """Minutes, steps and returns at every mark, on a core."""
 
 
 def our_racer(label: str, config: RunConfig) -> Racer:
-    """One of our own pairs."""
+    """A racer that is one of our own pairs."""
     # Nothing is logged in a race, so what would be does not tell racers apart.
     what = store.plain(encode(config.changed(log={"every": 1_000, "tensorboard": True})))
     return Racer(label, what, partial(isolated, label, race, config))

@@ -27,7 +27,7 @@ PEERS = {
     ("td3", "cdq"): (("stable-baselines3", "TD3"), ("sbx", "TD3")),
     ("sac", "tqc"): (("sb3-contrib", "TQC"), ("sbx", "TQC")),
 }
-"""What other libraries call our pairs."""
+"""Our pairs by the names that other libraries give them."""
 ROUND = 50
 """Steps between two looks of a peer at the clock."""
 

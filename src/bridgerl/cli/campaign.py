@@ -96,7 +96,7 @@ class Campaign:
     json: bool = False
     quiet: bool = False
     study: Study | None = None
-    """Whose claims the page judges."""
+    """The study whose claims the page judges, if any."""
 
     @property
     def folder(self) -> Path:

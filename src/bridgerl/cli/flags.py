@@ -84,7 +84,7 @@ def parse(
 def parse_some(
     kind: Callable[..., T], args: list[str], verb: str, **options: Any
 ) -> tuple[T, list[str]]:
-    """The same, with the words that it does not know."""
+    """An instance of a dataclass from its flags, and the words that are none of them."""
     args = _with_values(args)
     options |= {"prog": f"bridgerl {verb}", "return_unknown_args": True}
     if HELP & set(args):

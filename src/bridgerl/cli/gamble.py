@@ -30,11 +30,11 @@ class Gamble:
     critics: tuple[str, ...] = tuple(ADVISERS)
     """Critics to try, of those that know a distribution."""
     measures: tuple[str, ...] = RISKS
-    """Measures of risk."""
+    """Measures of risk whose best action is to be learnt."""
     seeds: tuple[int, ...] = (0, 1, 2)
-    """Seeds."""
+    """Seeds that every pair is run with."""
     updates: int = GambleCell.updates
-    """Updates of each agent."""
+    """Updates that every agent gets."""
     json: bool = False
     """Print JSON."""
 

@@ -38,17 +38,17 @@ class Race:
     """
 
     racers: tuple[str, ...] = ("sac+dbc", "sac+cdq", "sb3:SAC", "sbx:SAC", "sbx:TQC")
-    """Who races, each quoted with its settings."""
+    """Racers, each quoted with its settings."""
     envs: tuple[str, ...] = ("HalfCheetah-v5",)
-    """Environments."""
+    """Environments to race on."""
     seeds: tuple[int, ...] = (0,)
-    """Seeds; everybody runs each."""
+    """Seeds; every racer runs each of them."""
     minutes: float = 10.0
     """Minutes of training; evaluations do not count."""
     marks: int = 20
-    """Evaluations in that time."""
+    """Evaluations during these minutes."""
     episodes: int = 5
-    """Episodes of an evaluation."""
+    """Episodes of each evaluation."""
     workers: int = 1
     """Racers at a time, each on a core of its own."""
     peers: Path = Path(sys.executable)

@@ -54,7 +54,7 @@ class Evaluate:
     video_seconds: float | None = None
     """Film no more than so many seconds of play."""
     watch: bool = False
-    """Show the episodes in a window."""
+    """Show the episodes in a window while they are played."""
     force: bool = False
     """Write over a video of that name."""
     json: bool = False

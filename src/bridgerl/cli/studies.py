@@ -159,7 +159,7 @@ class Reproduce(_Selection):
         return Campaign(title, out, inside, *how, study=study).run(jobs, manifest)
 
     def _seeds_so_far(self, asked: list[Job], folder: Path) -> tuple[int, ...] | None:
-        """Those of this call and of earlier ones; None if they are the study's own."""
+        """The seeds of this call and of earlier ones; None if they are the study's own."""
         seeds = seeds_of(asked) | asked_seeds(folder)
         own = seeds_of(self.jobs_of(Path(), None))
         return None if seeds == own else tuple(sorted(seeds))

@@ -68,12 +68,12 @@ class Sweep:
     json: bool = False
     """Print JSON."""
     flags: tyro.conf.Suppress[tuple[str, ...]] = ()
-    """What goes to `train`."""
+    """The flags that every run hands on to `train`."""
     typed: tyro.conf.Suppress[str] = ""
 
     @classmethod
     def read(cls, args: list[str]) -> Self:
-        """Its own flags; all others are those of `train`."""
+        """Read a sweep's own flags; all others are those of `train`."""
         own, rest = parse_some(cls, args, "sweep")
         typed = shlex.join(["bridgerl", "sweep", *args])
         return replace(own, flags=tuple(rest), typed=typed)

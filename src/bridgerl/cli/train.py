@@ -163,15 +163,15 @@ class CheckEnv:
     env: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="ENV")]
     """Gymnasium id, e.g. Hopper-v5 or my_module:MyEnv-v0."""
     env_kwargs: str | None = None
-    """Its keyword arguments as JSON."""
+    """Keyword arguments of the environment, as JSON."""
     env_wrappers: tuple[str, ...] = ()
-    """Wrappers, inner ones first."""
+    """Wrappers of the environment, inner ones first."""
     env_time_limit: int | None = None
-    """Steps after which an episode is cut off."""
+    """Steps after which an episode is cut off, in place of the environment's own limit."""
     env_frame_skip: int = 1
-    """Steps for which one action holds."""
+    """Steps of the environment for which one action holds."""
     env_factory: str | None = None
-    """Function that makes it, my_module:make_env."""
+    """Function that makes the environment, my_module:make_env."""
     json: bool = False
     """Print JSON."""
 

@@ -32,7 +32,7 @@ class Compared(NamedTuple):
     chance_interval: stats.Interval | None
 
     def turned(self) -> "Compared":
-        """The same from the other's side."""
+        """This comparison from the other setting's side."""
         value = None if self.value is None else -self.value
         gap, chance = self.interval, self.chance_interval
         return Compared(

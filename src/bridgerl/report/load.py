@@ -35,7 +35,7 @@ class Part(NamedTuple):
     scores: dict[str, float]
     curve: Evaluations
     exact: bool = False
-    """Whether this follows from formulas."""
+    """Whether the scores follow from formulas."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Run:
     setting: str
     seed: int | None = None
     pair: tuple[str, str] | None = None
-    """Actor and critic."""
+    """The names of actor and critic."""
     evaluations: Evaluations = field(default_factory=Evaluations)
     clock: Clock = field(default_factory=Clock)
     scores: dict[str, float] = field(default_factory=dict)
     results: tuple[Part, ...] = ()
-    """Of a job that is no training."""
+    """What a job that is no training found, cell by cell."""
     started: bool = True
     finished: bool = False
     planned: int | None = None
@@ -65,7 +65,7 @@ class Run:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Its cells of tables; a training has one."""
+        """The cells of tables that the run fills; a training fills one."""
         return self.results or (Part(self.setting, self.env, self.scores, self.evaluations),)
 
 
@@ -77,7 +77,7 @@ class Source(NamedTuple):
     runs: list[Run]
     problems: list[str]
     study: Study
-    """Its measures, tables and claims."""
+    """The study whose measures, tables and claims apply."""
 
 
 class Faults(list[str]):

@@ -105,7 +105,7 @@ def _samples(runs: Iterable[Run], measure: str) -> Samples:
 
 
 def _seeds(runs: Iterable[Run], measure: str) -> stats.Seeds:
-    """The same, seed by seed."""
+    """The scores of finished runs by setting, task and seed."""
     found: dict[tuple[str, str], dict[Any, float]] = {}
     for run in runs:
         for part in run.parts if run.finished else ():

@@ -109,7 +109,7 @@ class Error(NamedTuple):
 
 
 def _around(value: float, error: Error) -> Interval:
-    """Student's interval."""
+    """Student's interval around a value with this error."""
     half = float(stats.t.ppf(TAILS[1], error.freedom)) * error.size
     return Interval(value - half, value + half)
 
@@ -231,7 +231,7 @@ def _all_equal(cells: Sequence[Cell], pairs: Array | None) -> bool:
 def _needed(
     value: float, contrast: Contrast | SpreadContrast, cells: Cells, pairs: Array | None
 ) -> int | None:
-    """Of a contrast of means; what pairs share would help again."""
+    """The number of seeds that would decide a contrast of means, None for one of spreads."""
     if isinstance(contrast, SpreadContrast):
         return None
     if pairs is None:

@@ -73,7 +73,7 @@ def spread(score: dict[str, Any] | None) -> str:
 
 
 def interval(row: dict[str, Any], prefix: str = "") -> str:
-    """Both ends, or nothing."""
+    """Both ends of an interval as text, or nothing."""
     low, high = row[f"{prefix}low"], row[f"{prefix}high"]
     if low is None or high is None:
         return ""

@@ -12,7 +12,7 @@ from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.search import walk
 
 MADE_AGAIN = "results.json"
-"""What `report` writes itself."""
+"""The file that `report` makes anew, so that no archive needs it."""
 MOST_BYTES = 2**30
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Every entry's time, so that equal scores make equal files."""
@@ -65,7 +65,7 @@ def _read(archive: Path) -> dict[str, bytes]:
 
 
 def _require_ours(name: str, archive: Path) -> None:
-    """Nothing but files that reports read, and nothing outside the folder."""
+    """Refuse all but files that reports read, and what would lie outside the folder."""
     path = PurePosixPath(name)
     plain = path.as_posix() == name and not path.is_absolute() and name.isprintable()
     inside = not any(part.startswith(".") or "\\" in part for part in path.parts)

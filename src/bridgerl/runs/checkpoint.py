@@ -26,7 +26,8 @@ TENSORS, TAIL = "tensors.safetensors", "replay-tail.safetensors"
 EPISODE, STATE = "episode.safetensors", "state.json"
 FULL_FILES = {TENSORS, TAIL, EPISODE, STATE}
 EPISODE_NUMBER, EPISODE_RETURN = "episode", "episode_return"
-"""In the state for the first environment, with the other tensors for later ones."""
+"""Names of an episode's number and return: in the state for the first environment, among the
+tensors for later ones."""
 EPISODE_FORM = {"actions": (2, torch.float32), "obs": (1, torch.float32)}
 EPISODE_FORM |= {"reward": (0, torch.float64), "pending": (2, torch.float64)}
 LATER_FORM = EPISODE_FORM | {"chosen": (1, torch.float32)}
@@ -42,10 +43,10 @@ class Snapshot:
     tensors: dict[str, Tensor]
     """Agent, generators and last metrics, by dotted name."""
     episode: dict[str, Tensor]
-    """Of each environment: actions of the episode under way, its last observation and reward, and
-    rows that wait for later rewards."""
+    """What each environment needs to go on: the actions of the episode under way, its last
+    observation and reward, and rows that wait for later rewards."""
     state: dict[str, Any]
-    """Counters, as JSON values."""
+    """The counters of the run, as JSON values."""
     metrics: dict[str, Any]
     """Length and checksum of the log of metrics at this moment."""
     fingerprint: dict[str, Any] = field(default_factory=dict)

@@ -6,7 +6,7 @@ import signal
 from collections import Counter
 
 _points: dict[str, tuple[int, bool, str]] = {}
-"""By name: the first visit to act on, whether on all later ones too, and what to do."""
+"""What to do at a point, by its name: from which visit on, whether at all later ones, and how."""
 _visits: Counter[str] = Counter()
 
 

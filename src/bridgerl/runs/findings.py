@@ -8,7 +8,7 @@ from bridgerl.errors import StorageFault
 from bridgerl.runs import store
 
 FORMAT = 2
-"""Of the figures of values; the first had no checksum."""
+"""Version of the file with the figures of values; the first had no checksum."""
 
 
 def write_values(path: Path, data: dict[str, Any]) -> None:

@@ -196,7 +196,7 @@ class RunFolder:
         ending.write_ending(self.done_file, figures, self.logs(), self._owner())
 
     def forget_done(self) -> None:
-        """The run goes on."""
+        """Remove the figures of the end, because the run goes on."""
         try:
             self.done_file.unlink(missing_ok=True)
         except OSError as error:

@@ -19,7 +19,7 @@ class ResultCell(NamedTuple):
     task: str
     seed: int | None
     scores: dict[str, float | None]
-    """By measure; None where it has no value."""
+    """The score by each measure; None where it has no value."""
     curve: list[list[float]] = []  # noqa: RUF012
     """Points (x, y) of the study's figure."""
     exact: bool = False
@@ -30,10 +30,10 @@ class Result(NamedTuple):
     """What a job found, and which job that was."""
 
     job: dict[str, Any]
-    """All that decides the result."""
+    """All settings that decide the result."""
     cells: list[ResultCell]
     data: dict[str, Any]
-    """What pictures and verbs need besides."""
+    """Whatever else pictures and verbs need."""
     versions: dict[str, str]
 
 
@@ -48,7 +48,7 @@ def read_kept(path: Path, read: Callable[[Path], T]) -> T | None:
 
 
 def write_result(path: Path, result: Result) -> None:
-    """Write it under its name at once or not at all."""
+    """Write a result under its name at once or not at all."""
     cells = [cell._asdict() for cell in result.cells]
     try:
         store.publish_file(path, store.to_sealed_json(result._asdict() | {"cells": cells}))
@@ -57,7 +57,7 @@ def write_result(path: Path, result: Result) -> None:
 
 
 def read_result(path: Path) -> Result:
-    """Read it back; StorageFault if it is damaged, or no result at all."""
+    """Read a result back; StorageFault if it is damaged, or no result at all."""
     data = store.open_sealed_json(store.read_json_bytes(path), str(path))
     try:
         cells = [ResultCell(**cell) for cell in data.pop("cells")]

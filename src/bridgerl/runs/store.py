@@ -52,7 +52,7 @@ def is_count(value: object) -> TypeGuard[int]:
 
 
 def finite(data: Any) -> Any:
-    """The same data with None for NaN and infinity."""
+    """Data with None in place of NaN and infinity."""
     if isinstance(data, dict):
         return {key: finite(value) for key, value in data.items()}
     if isinstance(data, list | tuple):

@@ -14,7 +14,7 @@ def versions() -> dict[str, str]:
 
 
 def usable_cores() -> list[int]:
-    """Those that this process may use, of the machine's."""
+    """The numbers of the machine's cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))

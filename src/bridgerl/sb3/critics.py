@@ -4,28 +4,28 @@ from bridgerl.sb3.algorithm import ActorCritic
 
 
 class CDQ(ActorCritic, critic="cdq"):
-    """With clipped double Q."""
+    """ActorCritic with clipped double Q-learning."""
 
 
 class DBC(ActorCritic, critic="dbc"):
-    """With the Diffusion Bridge Critic."""
+    """ActorCritic with the Diffusion Bridge Critic."""
 
 
 class DSAC(ActorCritic, critic="dsac"):
-    """With the Gaussian critic of distributional SAC."""
+    """ActorCritic with the Gaussian critic of distributional SAC."""
 
 
 class IQN(ActorCritic, critic="iqn"):
-    """With implicit quantiles."""
+    """ActorCritic with implicit quantiles."""
 
 
 class TQC(ActorCritic, critic="tqc"):
-    """With truncated quantiles."""
+    """ActorCritic with truncated quantiles."""
 
 
 class VF(ActorCritic, critic="vf"):
-    """With Value Flows."""
+    """ActorCritic with Value Flows."""
 
 
 class VDRL(ActorCritic, critic="vdrl"):
-    """With value diffusion."""
+    """ActorCritic with value diffusion."""

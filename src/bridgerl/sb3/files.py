@@ -100,7 +100,7 @@ class Header:
             raise UserError(f"not_stored must be some of {', '.join(CODE)}")
 
     def encode(self) -> bytes:
-        """As JSON; what JSON cannot hold is refused."""
+        """The header as JSON; what JSON cannot hold is refused."""
         try:
             return store.to_json(asdict(self))
         except (TypeError, ValueError) as error:

@@ -90,7 +90,7 @@ def _check_episodes(buffer: HerReplayBuffer, starts: np.ndarray, name: str) -> N
 
 
 def _marks(buffer: ReplayBuffer) -> dict[str, Tensor]:
-    """Where a buffer stands."""
+    """The place at which a buffer goes on, as tensors."""
     marks = {
         "pos": torch.tensor(buffer.pos),
         "full": torch.tensor(buffer.full),
@@ -112,7 +112,7 @@ def _bytes(place: files.Place) -> tuple[str, bytes]:
 
 
 def _sealed(data: bytes) -> bytes:
-    """The same bytes with their checksum in the place that was left open for it."""
+    """Bytes with their checksum in the place that was left open for it."""
     at = data.index(NO_SEAL)
     return data[:at] + store.sha256(data).encode() + data[at + len(NO_SEAL) :]
 

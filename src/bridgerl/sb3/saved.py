@@ -26,7 +26,7 @@ from bridgerl.streams import Streams
 LAST = {"obs": "_last_obs", "original_obs": "_last_original_obs", "starts": "_last_episode_starts"}
 """Where the environments stood, by the names in the file."""
 SUMS = "last.return_sums"
-"""Under this name, what the return normaliser had added up of the episodes under way."""
+"""Name of what the return normaliser had added up of the episodes under way."""
 
 
 class Saved(Normalizing):

@@ -1,4 +1,4 @@
-"""From constructor arguments to the configs of actor and critic."""
+"""Turn constructor arguments into the configs of actor and critic."""
 
 import contextlib
 import re

@@ -102,7 +102,7 @@ def spoken(typed: dict[tuple[str, str], str] | None = None) -> Iterator[None]:
 
 
 def typed_words(policy_kwargs: dict[str, Any], words: dict[str, Any], tau: Any) -> dict[Any, str]:
-    """By which words fields of actor and critic were given."""
+    """The words by which fields of actor and critic were given."""
     typed = {FIELDS[word]: word for word in policy_kwargs | words if word in FIELDS}
     if policy_kwargs.get("net_arch") is not None:
         typed |= {(part, "hidden"): "net_arch" for part in ("actor", "critic")}

@@ -1,4 +1,4 @@
-"""Numbers that nobody chose and that follow from the length of a run."""
+"""Settings that follow from the length of a run where nobody chose them."""
 
 LONGEST_WARMUP = 10_000
 """Steps of a warm-up in a run long enough for them."""

@@ -13,7 +13,7 @@ from bridgerl.agent import Agent
 from bridgerl.errors import UserError
 
 SEED = 0
-"""Of the noise from which a diffusion policy makes its candidates."""
+"""Seed of the noise from which a diffusion policy makes its candidates."""
 
 
 class Shipped(nn.Module):
@@ -90,7 +90,7 @@ class Shipped(nn.Module):
 
 
 class _Draws(TorchFunctionMode):
-    """In this block numbers that were drawn before take the place of draws; new ones are kept."""
+    """A block in which numbers drawn before take the place of draws; new ones are kept."""
 
     def __init__(self, kept: list[Tensor]) -> None:
         super().__init__()

@@ -36,7 +36,7 @@ STILLS = 4
 
 
 class Episode(NamedTuple):
-    """One that was played: its key, what was seen and done, and what it paid at every step."""
+    """An episode that was played: its key, what was seen and done, and what every step paid."""
 
     key: tuple[int, ...]
     obs: np.ndarray

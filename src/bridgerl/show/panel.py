@@ -17,7 +17,7 @@ GRID = 160
 NARROWEST = 0.012
 """Share of the axis by which a return is smoothed at least, so that a certain one can be seen."""
 BANDS = ((0.05, 0.95, 0.25), (0.25, 0.75, 0.35))
-"""From level to level, and how opaque."""
+"""Bands of quantiles, each from level to level, and how opaque."""
 LARGE, SMALL = 15, 13
 """Sizes of letters; a page may show a film at half its size."""
 

@@ -14,7 +14,7 @@ from bridgerl.errors import UserError
 
 VARIABLE = "MUJOCO_GL"
 BACKENDS = ("egl", "osmesa", "glfw")
-"""By a graphics card, in software, through a window; the first that draws is taken."""
+"""What can draw: a graphics card, software, a window; the first that does is taken."""
 # In a process of its own: a backend that fails can neither be taken back nor be replaced.
 PROBE = """
 import mujoco

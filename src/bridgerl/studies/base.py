@@ -16,7 +16,7 @@ from bridgerl.truth.settings import LeagueCell, league_config
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of a study is run: steps, seeds, tasks, and under which preset."""
+    """How much of a study is run: its steps, seeds and tasks, and the preset of its settings."""
 
     says: str
     steps: int
@@ -65,12 +65,12 @@ class Setting:
     """A row of a table: its name, a pair, and what is changed of the critic's preset."""
 
     key: str
-    """Its name in `paper.RETURNS` and in claims."""
+    """The name of the setting in `paper.RETURNS` and in claims."""
     actor: str
     critic: str
     changes: dict[str, Any] = field(default_factory=dict)
     preset: str = ""
-    """In place of the scale's."""
+    """The preset to use in place of the scale's, if any."""
     others: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What is changed of other sections, e.g. of the actor."""
 
@@ -110,7 +110,7 @@ def slug_of(text: str) -> str:
 
 
 class Place(NamedTuple):
-    """Where jobs are run: a scale, its folder, a device."""
+    """Where the jobs of a study are run: a scale, its folder, a device."""
 
     scale: str
     out: Path
@@ -123,11 +123,11 @@ class Measure(NamedTuple):
     head: str
     says: str
     judges: bool = True
-    """Whether claims are about it."""
+    """Whether claims are judged by this measure."""
 
 
 class Figure(NamedTuple):
-    """What curves show, task by task."""
+    """What the figure of a study shows, task by task."""
 
     title: str
     x: str
@@ -150,10 +150,10 @@ class Study(ABC):
     claims: tuple[Claim, ...] = ()
 
     measures: ClassVar[dict[str, Measure]]
-    """By key."""
+    """The measures that the study reports, by their keys."""
     figure: ClassVar[Figure]
     n_seeds: ClassVar[int] = 0
-    """Seeds it takes to decide, if not those of the scale."""
+    """How many seeds the study takes to decide, if not those of the scale."""
     paired: ClassVar[bool] = False
     """Whether equal seeds of two settings share their data, so that they are compared in pairs."""
     pools_tasks: ClassVar[bool] = False

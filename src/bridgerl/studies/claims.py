@@ -20,7 +20,7 @@ class Cell(NamedTuple):
 
 
 Cells = dict[tuple[str, str], Cell]
-"""By setting and task."""
+"""Scores by setting and task."""
 
 
 class Contrast(NamedTuple):
@@ -44,7 +44,7 @@ class Claim(ABC):
 
     task: str
     says: str
-    """In words, where the formula is not enough."""
+    """The claim in words, where the formula is not enough."""
     bound: float = 0.0
 
     @property
@@ -132,7 +132,7 @@ class StaysBelow(Claim):
         return {self.setting: -1.0}
 
     def contrast(self, cells: Cells) -> Contrast:
-        """How far below the mean is."""
+        """How far the mean score is below the number."""
         terms = ((-1.0, self.setting, self.task),)
         return Contrast(self.most - cells[self.setting, self.task].mean, terms)
 

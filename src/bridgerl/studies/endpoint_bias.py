@@ -28,7 +28,7 @@ class EndpointStudy(Study):
     figure = Figure("Error by the number of steps", "steps M", "endpoint error, %", NOTE, log=True)
 
     def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
-        """One, whatever the seeds."""
+        """The one job of the study, whatever the seeds."""
         return endpoint_job(EndpointConfig(steps=tuple(paper.EULER)), place.out / "endpoint-error")
 
     def paper_cells(self) -> Cells:

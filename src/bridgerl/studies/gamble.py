@@ -25,7 +25,7 @@ class GambleStudy(Study):
     )
 
     def job(self, setting: Setting, task: str, seed: int, place: Place) -> Job:
-        """A cell; only `smoke` is shorter."""
+        """A cell as `bridgerl gamble` runs it; only `smoke` is shorter."""
         updates = 5 if place.scale == "smoke" else GambleCell.updates
         cell = GambleCell.of(setting.actor, setting.critic, task, seed, updates)
         folder = place.out / "gamble" / slug_of(task) / slug_of(setting.key) / f"seed{seed}"

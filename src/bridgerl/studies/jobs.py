@@ -36,7 +36,7 @@ class Job:
     """train, toy, league, evaluation, gamble or endpoint; `studies.run.work` runs each."""
     setting: str
     task: str
-    """With the setting, the cell of the table it belongs to."""
+    """The task; together with the setting it names a cell of a table."""
     seed: int | None
     folder: Path
     steps: int
@@ -85,7 +85,7 @@ def job_from(data: dict[str, Any]) -> Job:
 
 
 def train_job(setting: str, config: RunConfig) -> Job:
-    """A training run."""
+    """A job that trains one agent."""
     where, command = (config.env, config.seed, config.folder), command_of(config)
     return Job("train", setting, *where, config.steps, command, store.plain(encode(config)))
 
@@ -110,7 +110,7 @@ def league_job(setting: str, cell: LeagueCell, folder: Path, mark: dict | None =
 
 
 def league_cell(job: Job) -> LeagueCell:
-    """What a league's job asks for."""
+    """The cell of the league that a job asks for."""
     data = {key: value for key, value in job.work.items() if key != "fingerprint"}
     return decode_fields(LeagueCell, data | _critic_of(job), "cell")
 
@@ -157,7 +157,7 @@ def gamble_cell(job: Job) -> GambleCell:
 
 
 def endpoint_job(config: EndpointConfig, folder: Path) -> Job:
-    """The table of endpoint errors."""
+    """A job that makes the table of endpoint errors."""
     work, steps = asdict(config), len(config.schedules) * len(config.steps)
     command = " ".join(["bridgerl bridge-error", *flags(work, asdict(EndpointConfig()))])
     return Job("endpoint", "every rule", ENDPOINT, None, folder, steps, command, store.plain(work))

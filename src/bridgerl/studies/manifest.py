@@ -11,7 +11,7 @@ from bridgerl.runs import store
 from bridgerl.studies.jobs import Job, job_from
 
 MANIFEST, FORMAT = "study.json", 2
-"""Its name; the first format had no checksum."""
+"""Name and version of the file that lists a study's jobs; the first had no checksum."""
 
 
 class Manifest(NamedTuple):
@@ -21,15 +21,15 @@ class Manifest(NamedTuple):
     scale: str
     """Empty for a sweep, which has none."""
     seeds: tuple[int, ...] | None
-    """None: the scale's own."""
+    """The seeds that were asked for; None stands for the scale's own."""
     gpus: float
     jobs: dict[Path, Job]
     command: str = ""
-    """What goes on with it, where study and scale do not tell."""
+    """The command that goes on with the study, where its name and scale do not tell."""
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write it into the study's folder; a folder of runs may move together with it."""
+    """Write the list into the study's folder; a folder of runs may move together with it."""
     folders = {job: os.path.relpath(path, folder) for path, job in manifest.jobs.items()}
     jobs = [job.to_json() | {"folder": path} for job, path in folders.items()]
     data = manifest._asdict() | {"jobs": jobs, "format": FORMAT}

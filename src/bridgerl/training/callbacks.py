@@ -29,7 +29,7 @@ class Progress:
 
     @property
     def step(self) -> int:
-        """Environment steps so far."""
+        """The number of environment steps so far."""
         return self._state.counters.step
 
     def stop(self) -> None:
@@ -41,16 +41,16 @@ class Callback:
     """Is told what a run does. Override what you need; what it raises ends the run."""
 
     def on_step(self, run: Progress) -> None:
-        """Every environment step, after its updates."""
+        """Called after every environment step and its updates."""
 
     def on_log(self, run: Progress, values: dict[str, Any]) -> None:
-        """Every `config.log.every` steps: losses and mean returns, by name."""
+        """Called every `config.log.every` steps with losses and mean returns, by name."""
 
     def on_evaluation(self, run: Progress, values: dict[str, Any]) -> None:
-        """Every evaluation: `eval/return_mean`, `eval/returns` and so on."""
+        """Called after every evaluation with `eval/return_mean`, `eval/returns` and so on."""
 
     def on_stop(self, run: Progress, reason: Reason) -> None:
-        """Once, when the run ends here, for whatever reason."""
+        """Called once, when the run ends here, for whatever reason."""
 
 
 EVENTS = [name for name in vars(Callback) if name.startswith("on_")]
@@ -66,7 +66,7 @@ class Callbacks:
                 raise UserError(f"callbacks must be {hint}, not {callback!r}")
         self.run = run
         self.failure: Exception | None = None
-        """What a callback raised."""
+        """The exception that a callback raised, if one did."""
         self._calls: dict[str, list[Callable[..., None]]] = {
             event: [
                 getattr(callback, event)
@@ -79,7 +79,7 @@ class Callbacks:
         """Whether anybody wants to know of steps."""
 
     def tell(self, event: str, *about: Any) -> None:
-        """Call all who want to know."""
+        """Call every callback that listens to an event."""
         for call in self._calls[event]:
             try:
                 call(self.run, *about)

@@ -31,7 +31,7 @@ register_risky()
 
 
 class Outcome(NamedTuple):
-    """What one step returned."""
+    """What one step of an environment returned."""
 
     obs: np.ndarray
     reward: float
@@ -187,7 +187,7 @@ MakeTask = Callable[[str, float | None], Task]
 
 
 def task_maker(recipe: Recipe, seed: int) -> MakeTask:
-    """Of one recipe and seed; a factory that returns one environment again is refused."""
+    """Make tasks of one recipe and seed; refuse a factory that returns one environment again."""
     made: list[gym.Env[Any, Any]] = []
 
     def make(purpose: str, timeout: float | None = None) -> Task:

@@ -37,7 +37,7 @@ class EvalResult:
         return float(np.std(self.returns))
 
     def figures(self, risk: str | None) -> dict[str, Any]:
-        """As they are logged; with a measure of risk also what these returns are worth by it."""
+        """The figures that are logged, and the worth of the returns under a measure of risk."""
         values = {
             "eval/return_mean": self.mean,
             "eval/return_std": self.std,

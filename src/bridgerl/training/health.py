@@ -11,7 +11,7 @@ Q_ALARM = 10.0
 SMALL = 10.0
 """Returns that cannot exceed this are smaller than what the presets' rates are made for."""
 SETTLED = 5_000
-"""Updates before values are judged."""
+"""Updates that a run must have made before its values are judged."""
 
 
 class Health:

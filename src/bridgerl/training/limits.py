@@ -72,7 +72,7 @@ def _dm_control(env: gym.Env[Any, Any]) -> Any:
 
 
 def _own_limit(inner: Any) -> float:
-    """In steps; a limit in seconds may be rounded."""
+    """The limit that dm_control keeps, in steps; one that is given in seconds may be rounded."""
     if "_step_limit" in vars(inner):
         return inner._step_limit
     steps = inner._time_limit / inner.control_timestep()

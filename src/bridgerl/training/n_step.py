@@ -60,7 +60,7 @@ class PendingRows:
         return torch.from_numpy(np.array(rows).reshape(len(rows), sum(self._replay.widths[:3])))
 
     def load(self, rows: Tensor) -> None:
-        """Put saved ones back."""
+        """Put saved rows that wait for later rewards back."""
         if len(rows) >= self._n_step:
             what = f"{len(rows)} rows wait, --train.n-step {self._n_step} lets fewer"
             raise StorageFault(f"{EPISODE} is damaged: {what}")

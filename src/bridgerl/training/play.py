@@ -1,4 +1,4 @@
-"""Using what a run left: its agent, and episodes of it."""
+"""Load the agent that a run left, and play episodes with it."""
 
 import warnings
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Player(NamedTuple):
 
     agent: Agent
     step: int
-    """The step its weights are from."""
+    """The step of training that the weights are from."""
     task: Task
     config: RunConfig
 

@@ -42,9 +42,9 @@ class Policy:
         self._draws = torch.Generator(agent.device)
         self._draws.seed() if seed is None else self._draws.manual_seed(seed)
         self.step = 0
-        """The step its weights are from, if it is of a run."""
+        """The step of training that the weights are from, if the policy is of a run."""
         self.config: RunConfig | None = None
-        """The settings of its run, if it is of one."""
+        """The settings of the policy's run, if it is of one."""
         self.factory: MakeEnv | None = None
         """What makes its environment in place of what its run names, if it was handed over."""
 

@@ -30,7 +30,7 @@ class Family(NamedTuple):
     """Environments that a package makes known to Gymnasium when it is imported."""
 
     ids: str
-    """A pattern of their ids."""
+    """A pattern of the ids of its environments."""
     modules: tuple[str, ...]
     extra: str
 
@@ -53,10 +53,10 @@ class Recipe:
     kwargs: dict[str, Any] = field(default_factory=dict)
     wrappers: tuple[str, ...] = ()
     time_limit: int | None = None
-    """In place of the environment's own, in its own steps."""
+    """Steps of the environment after which an episode is cut off, in place of its own limit."""
     frame_skip: int = 1
     factory: str | None = None
-    """`my_module:make_env`, in place of the id."""
+    """Function that makes the environment in place of the id, as `my_module:make_env`."""
     make_env: MakeEnv | None = field(default=None, compare=False)
     """The factory itself, where it need not be imported."""
 
@@ -141,7 +141,7 @@ def name_of(make_env: MakeEnv) -> str:
 
 
 def load_named(name: str, flag: str) -> Any:
-    """What the user calls `my_module:name`."""
+    """The object that a user calls `my_module:name`."""
     module, _, path = name.partition(":")
     require_findable(name, flag)
     find_modules_here()

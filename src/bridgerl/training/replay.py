@@ -69,7 +69,7 @@ def row_widths(spec: EnvSpec, *, fine_rewards: bool) -> tuple[int, ...]:
 
 
 def row_bytes(spec: EnvSpec, *, fine_rewards: bool) -> int:
-    """Memory of a row."""
+    """Bytes that one row of the replay takes."""
     return 4 * sum(row_widths(spec, fine_rewards=fine_rewards))
 
 

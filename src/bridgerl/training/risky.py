@@ -16,12 +16,12 @@ class Danger(NamedTuple):
     where: Callable[[Any], bool]
     """Whether a MuJoCo task, by its state, is in danger."""
     chance: float
-    """Of every step in danger."""
+    """Probability that it happens in a step that is in danger."""
     cost: float
 
 
 SPEED = 4.0
-"""Above which HalfCheetah may break down."""
+"""Speed above which HalfCheetah may break down."""
 PITCH = 0.1
 """Radians of lean, to either side, beyond which Hopper may stumble."""
 # As in the literature on offline learning under risk, where episodes are shorter.
@@ -73,7 +73,7 @@ class PointMass(gym.Env[np.ndarray, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Begin near the left end."""
+        """Put the point near the left end, where an episode begins."""
         super().reset(seed=seed, options=options)
         self._at = self.START + self.np_random.uniform(-0.05, 0.05, 2)
         return self._at.copy(), {}

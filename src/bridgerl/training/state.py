@@ -30,7 +30,7 @@ from bridgerl.training.replay import Replay
 from bridgerl.training.vector import Lane, ProcessTask
 
 ENVIRONMENT = "environment"
-"""The place of its sample in the fingerprint."""
+"""The name under which a fingerprint holds what the environment did."""
 
 
 @dataclass
@@ -85,12 +85,12 @@ class RunState:
         several = f" (of 0 to {len(tasks) - 1}): " if len(tasks) > 1 else ""
         names = [several and f"environment {i}{several}" for i in range(len(tasks))]
         self.lanes = [Lane(task, rows(), name) for task, name in zip(tasks, names, strict=True)]
-        """Its environments, which take turns by step."""
+        """The environments of the run, which take turns by step."""
         self.counters = Counters()
         self.metrics: dict[str, Tensor] = {}
-        """Of the last update."""
+        """The figures of the last update."""
         self.figures: dict[str, Tensor] = {}
-        """Of the last line of the log, which no checkpoint needs: the next line has its own."""
+        """The figures of the last line of the log, which no checkpoint needs."""
         self.segments: dict[str, str] = {}
         """Replay segments on disk, by name, with their checksums."""
         self.sample: dict[str, Any] | None = None
@@ -98,7 +98,7 @@ class RunState:
         self._config = config.train
 
     def weights(self) -> dict[str, Tensor]:
-        """What playing needs."""
+        """The tensors that an agent needs to play, without what it needs to learn."""
         return {k: v for k, v in with_prefix("agent.", self.agent.state_dict()).items() if plays(k)}
 
     def snapshot(self, metrics_mark: dict[str, Any]) -> Snapshot:

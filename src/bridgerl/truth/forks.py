@@ -28,10 +28,10 @@ class Start(NamedTuple):
 
     key: tuple[int, ...]
     actions: np.ndarray
-    """(t, a)."""
+    """The actions from the start of the episode: (t, a)."""
     obs: np.ndarray
     action: np.ndarray
-    """What the policy did there."""
+    """The action that the policy took there."""
 
 
 class Forks(NamedTuple):
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
     env: str | Recipe
     states: int
     returns: int
-    """Of each state."""
+    """Returns that are played from each state."""
     discount: float
     seed: int
     cost_every: int = 1

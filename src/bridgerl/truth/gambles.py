@@ -38,7 +38,7 @@ def pay(action: Array, noise: Array) -> Array:
 
 
 def one_step() -> Problem:
-    """The choice alone."""
+    """The gamble of one step, in which the choice is all."""
 
     def step(state: NDArray[np.int64], action: Array, rng: np.random.Generator) -> Transition:
         reward = pay(action, rng.standard_normal(len(action)))
@@ -77,7 +77,7 @@ def worths(measure: Measure | str) -> Array:
 
 
 def worths_after_a_loss(measure: Measure | str) -> Array:
-    """The same under a measure of the whole return of both steps, the action being that of LOST.
+    """What actions after a loss are worth, by a measure of the whole return of both steps: (n,).
 
     After a win the policy takes the choice alone; what it does there matters little.
     """
@@ -92,7 +92,7 @@ def best_action(measure: Measure | str) -> float:
 
 
 def best_action_after_a_loss(measure: Measure | str) -> float:
-    """The static answer of two steps."""
+    """The action after a loss that is best for the whole return of both steps."""
     return float(TRIED[worths_after_a_loss(measure).argmax()])
 
 

@@ -197,7 +197,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def say_percent(row: dict[str, Any], key: str) -> str:
-    """A figure of the overview."""
+    """A figure of the overview, in per cent."""
     if key not in row:
         return ""
     return "diverged" if row[key] is None else f"{row[key]:.2f} %"
@@ -219,7 +219,7 @@ def figure(row: dict[str, Any], key: str) -> str:
 
 
 def write_results(folder: Path, command: str, results: list[dict[str, Any]]) -> dict[str, Any]:
-    """`league.json` and `league.md`."""
+    """Write `league.json` and `league.md`, and return what they hold."""
     rows, overview = summarise(results), compare(results)
     data = {"command": command, "overview": overview, "summary": rows, "cells": results}
     store.publish_file(folder / "league.json", json.dumps(data, indent=1).encode())

@@ -16,7 +16,7 @@ ROUNDING = 1e-6
 LEVELS = 256
 """Quantiles that are read of every state."""
 BINS = 20
-"""Of the histogram of probability integral transforms."""
+"""Bins of the histogram of probability integral transforms."""
 
 
 class ErrorParts(NamedTuple):

@@ -18,13 +18,13 @@ PROBLEMS = ("two-point", "bernoulli-loop", "mixture-chain", "heavy-tail")
 PROBLEMS += ("risky-choice", "stochastic-transition")
 """The league's own problems, see `problems`."""
 RANDOM = "random:"
-"""Before a seed or a range of seeds: problems drawn from them, see `random_problems`."""
+"""Prefix of problems that are drawn from a seed or a range of seeds, see `random_problems`."""
 FIRST_UNSEEN = 1_000
 """Random problems below this seed are for tuning, those from it on for reports."""
 SURE = "sure-loop:"
-"""Before a discount: reward 1 for ever, so that the return is certain."""
+"""Prefix, before a discount, of problems that pay 1 for ever, so that the return is certain."""
 LOOP = "bernoulli-loop:"
-"""Before a reward: it or nothing, by a coin, for ever at discount 1/2."""
+"""Prefix, before a reward, of problems that pay it or nothing, by a coin, at discount 1/2."""
 EXAMPLE = f"{RANDOM}{FIRST_UNSEEN}..{FIRST_UNSEEN + 39}"
 MOST_SEEDS = 10_000
 FORK_TAIL = 1e-4
@@ -89,13 +89,13 @@ class PolicyData:
     policy_steps: int = 50_000
     """Steps of the SAC+CDQ run whose last policy it is."""
     transitions: int = 50_000
-    """That critics learn from."""
+    """Transitions that critics learn from."""
     states: int = 64
-    """Held out, at which they are judged."""
+    """States that are held out, at which critics are judged."""
     returns: int = 64
-    """Played from each state."""
+    """Returns that are played from each state."""
     discount: float = 0.95
-    """Lower than in training: returns are over sooner, and values settle in fewer updates."""
+    """Discount of rewards, lower than in training: values settle in fewer updates."""
     seed: int = 0
     tail: float = FORK_TAIL
     """Largest weight, in a played return, of rewards that are left out."""
@@ -139,7 +139,7 @@ ADVISERS: dict[str, dict[str, Any]] = {
     "vdrl": {"features": _WIDTHS, "z_scale": 5.0},
     "dbc": {"hidden": _WIDTHS, "kappa": 0.1, "z_scale": 5.0},
 }
-"""Their critics, which know a distribution."""
+"""Critics that gamble, which know a distribution, and what differs from their preset."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class GambleCell:
     def of(
         cls, actor: str, critic: str, measure: str, seed: int = 0, updates: int = updates
     ) -> "GambleCell":
-        """That of a pair by name, with networks of its size."""
+        """The cell of a pair by name, with networks of the size that gambles need."""
         base = league_config(critic, actor=actor)
         policy = replace(base.actor, **GAMBLERS.get(actor, {}), risk=measure).settled(updates)
         config = replace(base.critic, **ADVISERS.get(critic, {}))
@@ -189,12 +189,12 @@ class Affine(NamedTuple):
 
 @dataclass(frozen=True)
 class ToyConfig:
-    """Budget and backup, equal for every critic."""
+    """Budget and backup of the toy, equal for every critic."""
 
     critics: tuple[str, ...] = ("flow", "dbc")
     """Critics to compare: flow, or any that trains agents."""
     preset: str = "lite"
-    """Whose critics they are."""
+    """Preset of the critics."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Seeds; each gives a run per critic."""
     fit_steps: int = 10_000
@@ -234,7 +234,7 @@ class ToyConfig:
 
     @property
     def updates(self) -> int:
-        """Of one run."""
+        """Updates of one run."""
         return self.fit_steps + self.iterations * self.steps_per_iteration
 
     @property
@@ -242,7 +242,7 @@ class ToyConfig:
         return len(self.critics) * len(self.seeds) * self.updates
 
     def exact(self, k: int) -> Affine:
-        """What k backups make of Z_0."""
+        """The distribution that k backups make of Z_0."""
         powers = [self.discount**i for i in range(k + 1)]
         return Affine(self.reward * sum(powers[:k]), powers[k])
 

@@ -30,7 +30,7 @@ class Valued(NamedTuple):
     low: np.ndarray
     high: np.ndarray
     cost: np.ndarray
-    """The price of entropy."""
+    """What values subtract at each step for the entropy of the policy."""
 
 
 def value_run(run: Path, weights: Which, episodes: int, seed: int) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def horizon(discount: float, tail: float = TAIL) -> int:
 
 
 def usual_length(task: Task, config: RunConfig) -> int:
-    """Steps of an episode at most."""
+    """The most steps that an episode of an evaluation has."""
     return min(task.time_limit or config.eval.max_steps, config.eval.max_steps)
 
 

@@ -52,7 +52,7 @@ class StepCost:
 
 
 Costs = dict[tuple[str, str], StepCost]
-"""By setting and task."""
+"""What a step costs, by setting and task."""
 
 
 def measure_costs(jobs: Iterable[Job], seconds: float, tick: Callable[[], None]) -> Costs:

@@ -22,7 +22,7 @@ SHORT = "short-jobs"
 
 
 class Watcher:
-    """Who is told what becomes of jobs; listens to nothing by default."""
+    """Hears what becomes of jobs: override what you need."""
 
     def started(self, job: Job) -> None: ...
     def waits(self, job: Job, reason: str) -> None: ...

@@ -18,7 +18,7 @@ from bridgerl.studies.jobs import Job
 
 TRIALS = "trials.json"
 DIGITS = 4
-"""Of a number that is drawn, so that it can be read and typed."""
+"""Digits of a number that is drawn, so that it can be read and typed."""
 Value = str | int | float
 MakeJobs = Callable[[int, dict[str, str]], list[Job]]
 
@@ -92,12 +92,12 @@ class Tuning:
         return self._make_jobs(number, chosen)
 
     def jobs(self, count: int) -> list[Job]:
-        """Of all trials that were chosen, up to so many."""
+        """The jobs of the trials that were chosen, up to so many trials."""
         numbers = range(min(count, len(self.trials)))
         return [job for number in numbers for job in self.jobs_of(number)]
 
     def score(self, number: int) -> float | None:
-        """The mean over its seeds once all of them have ended."""
+        """The mean score over a trial's seeds, once all of them have ended."""
         jobs = self.jobs_of(number)
         if not all(job.done() for job in jobs):
             return None
