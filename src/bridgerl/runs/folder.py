@@ -39,8 +39,7 @@ class RunFolder:
         self.values_file = path / "values.json"
         self.calibration_file = path / "calibration.json"
         self.calibration_picture = path / "calibration.png"
-        self.done_file = path / "DONE"
-        self.failures_file = path / "run.log"
+        self.done_file, self.failures_file = path / "DONE", path / "run.log"
         self.lock_file = path / "run.lock"
         self.ckpt, self.replay, self.tensorboard = (path / part for part in PARTS)
 
@@ -283,9 +282,8 @@ class RunFolder:
 
     def shifts(self) -> dict[str, list[float]]:
         """What corrects the quantiles of weights, by their step, as far as it was measured."""
-        if not self.calibration_file.is_file():
-            return {}
-        return findings.read_shifts(self.calibration_file)
+        path = self.calibration_file
+        return findings.read_shifts(path) if path.is_file() else {}
 
 
 def step_of(checkpoint: Path) -> int:
