@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bridgerl.actors import ActorConfig
 from bridgerl.actors.base import Actor
@@ -16,7 +16,7 @@ from bridgerl.config import TrainConfig
 from bridgerl.critics import CriticConfig
 from bridgerl.critics.base import Critic
 from bridgerl.errors import UserError
-from bridgerl.nn.flat import GuardedAdam
+from bridgerl.nn.flat import GuardedAdam, Pinned
 from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
 from bridgerl.ops.measures import MEAN, Measure, parse
 from bridgerl.presets import resolve
@@ -24,7 +24,7 @@ from bridgerl.streams import Streams, derive_seed
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 
 
-class Agent(nn.Module):
+class Agent(Pinned):
     """A policy and its value; state_dict() holds all that learning has changed.
 
     From outside, everything is in the task's units. Inside, actor and critic may live in others:

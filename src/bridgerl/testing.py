@@ -326,8 +326,19 @@ def test_a_copy_learns_the_same_and_apart(actor: str, critic: str) -> None:
     other = learn(copy.deepcopy(agent), (0, 0))
     assert torch.equal(before, agent.actor.optimizer.flat)
     assert_same(snapshot(learn(agent, (0, 0))), snapshot(other))
-    with pytest.raises(TypeError, match="built with"):
-        other.double()
+
+
+@for_pairs
+def test_an_agent_refuses_to_move_and_is_whole_after_it(actor: str, critic: str) -> None:
+    agent = learn(make_agent(actor, critic), (0,))
+    before, other = snapshot(agent), copy.deepcopy(agent)
+    for part in (agent, agent.actor, agent.critic, agent.critic.optimizer):
+        for move in (part.double, partial(part.to, "meta")):
+            with pytest.raises(TypeError, match="built with"):
+                move()
+    assert_same(before, snapshot(agent))
+    assert agent.float().to(agent.device) is agent
+    assert_same(snapshot(learn(agent, (1,))), snapshot(learn(other, (1,))))
 
 
 @for_pairs

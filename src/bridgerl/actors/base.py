@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from bridgerl.actors.settings import ActorConfig, TargetActorConfig
-from bridgerl.nn.flat import Flat, GuardedAdam, polyak_
+from bridgerl.nn.flat import Flat, GuardedAdam, Pinned, polyak_
 from bridgerl.nn.trunk import batch_norms, joint, paired_statistics
 from bridgerl.types import Batch, Bootstrap, Metrics, QFn
 
 
-class Actor(nn.Module, ABC):
+class Actor(Pinned, ABC):
     """A policy over actions in [-1, 1]. Authors write `act`, `bootstrap` and `loss`."""
 
     follows_gradient: ClassVar[bool] = True

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bridgerl.critics.settings import CriticConfig as CriticConfig
 from bridgerl.errors import UserError
-from bridgerl.nn.flat import Flat, GuardedAdam, polyak_
+from bridgerl.nn.flat import Flat, GuardedAdam, Pinned, polyak_
 from bridgerl.nn.trunk import batch_norms, joint, mated, paired_statistics
 from bridgerl.ops.levels import midpoint_levels
 from bridgerl.ops.measures import Measure, parse
@@ -24,7 +24,7 @@ CERTAIN = 0.02
 """Share of its size below which a return varies too little for its distribution to matter."""
 
 
-class Critic(nn.Module, ABC):
+class Critic(Pinned, ABC):
     """A value with its own learning rule. Authors write `loss` and `q`."""
 
     mean_of: ClassVar[int] = 0
