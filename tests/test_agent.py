@@ -5,11 +5,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from bridgerl.actors import ACTORS
 from bridgerl.agent import Agent, build_agent
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams
+from bridgerl.testing import make_agent, make_batch
 from bridgerl.types import EnvSpec
 
 TAU = torch.tensor([[0.1, 0.9]])
@@ -46,13 +48,24 @@ def test_levels_that_are_none_are_refused(critic: str, tau: float) -> None:
 
 @pytest.mark.parametrize("critic", CRITICS)
 def test_numbers_of_an_environment_are_taken_as_they_are(critic: str) -> None:
-    agent, g = agent_of(critic), torch.Generator()
+    agent = agent_of(critic)
     obs, action = torch.zeros(2, 11), torch.zeros(2, 3)
     double = obs.double(), action.double()
     assert torch.equal(agent.q(*double), agent.q(obs, action))
     assert torch.equal(agent.particles(*double, 5), agent.particles(obs, action, 5))
-    single = agent.act(obs[0].numpy(), explore=False, generator=g)
-    assert np.array_equal(single, agent.act(np.zeros(11), explore=False, generator=g))
+    assert np.array_equal(agent.act(obs[0].numpy()), agent.act(np.zeros(11)))
+
+
+@pytest.mark.parametrize("actor", ACTORS)
+def test_without_a_generator_play_repeats_itself_and_exploring_is_refused(actor: str) -> None:
+    agent = make_agent(actor, "cdq")
+    obs = make_batch(5).obs
+    fixed = torch.Generator().manual_seed(0)
+    assert torch.equal(agent.actions(obs), agent.actions(obs, generator=fixed))
+    assert torch.equal(agent.actions(obs), agent.actions(obs))
+    for explore in (agent.actions, lambda x, **how: agent.act(x[0].numpy(), **how)):
+        with pytest.raises(UserError, match="pass generator="):
+            explore(obs, explore=True)
 
 
 @pytest.mark.parametrize("critic", DISTRIBUTIONAL)

@@ -75,17 +75,27 @@ class Agent(Pinned):
         if ratio != 1:
             self.critic.rescale(ratio)
 
-    def act(self, obs: np.ndarray, *, explore: bool, generator: torch.Generator) -> np.ndarray:
-        """An action in [-1, 1] for one observation: (o,) -> (a,)."""
-        return (
-            self.actions(self._taken(obs)[None], explore=explore, generator=generator)[0]
-            .cpu()
-            .numpy()
-        )
+    def act(
+        self, obs: np.ndarray, *, explore: bool = False, generator: torch.Generator | None = None
+    ) -> np.ndarray:
+        """`actions` for one observation: (o,) -> (a,)."""
+        one = self._taken(obs)[None]
+        return self.actions(one, explore=explore, generator=generator)[0].cpu().numpy()
 
     @torch.no_grad()
-    def actions(self, obs: Tensor, *, explore: bool, generator: torch.Generator) -> Tensor:
-        """Actions in [-1, 1] for a batch of observations: (b, o) -> (b, a)."""
+    def actions(
+        self, obs: Tensor, *, explore: bool = False, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Actions in [-1, 1] for a batch of observations: (b, o) -> (b, a).
+
+        Without a generator equal observations get equal actions at every call.
+        """
+        if generator is None:
+            if explore:
+                hint = "pass generator=torch.Generator(agent.device)"
+                raise UserError(f"exploring draws anew at every call; {hint}, and keep it")
+            # Some policies draw candidates though they do not explore.
+            generator = torch.Generator(self.device).manual_seed(0)
         seen = self.normalizer.normalize_obs(obs)
         return self.actor.act(seen, self._rank, explore=explore, generator=generator)
 

@@ -139,5 +139,5 @@ def learn(problem: Problem, cell: GambleCell) -> Agent:
 def actions_of(agent: Agent, problem: Problem) -> list[float]:
     """The action of every state, the mean of PLAYS."""
     obs, generator = problem.observe(range(problem.n_states)), torch.Generator().manual_seed(0)
-    plays = [agent.actions(obs, explore=False, generator=generator) for _ in range(PLAYS)]
+    plays = [agent.actions(obs, generator=generator) for _ in range(PLAYS)]
     return torch.stack(plays).mean((0, 2)).tolist()

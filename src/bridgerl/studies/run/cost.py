@@ -123,7 +123,7 @@ def time_training(config: RunConfig, seconds: float, learn: float | None = None)
         agent, task, draws = state.agent, state.task, state.streams("explore")
 
         def play() -> None:
-            out = task.step(agent.act(task.obs, explore=False, generator=draws))
+            out = task.step(agent.act(task.obs, generator=draws))
             if out.terminated or out.truncated:
                 task.reset(0)
 
