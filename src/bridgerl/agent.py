@@ -18,7 +18,9 @@ from bridgerl.critics.base import Critic
 from bridgerl.errors import UserError
 from bridgerl.nn.flat import GuardedAdam, Pinned
 from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
+from bridgerl.ops.levels import Numbers, as_levels
 from bridgerl.ops.measures import MEAN, Measure, parse
+from bridgerl.ops.quantile import shifted
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
@@ -124,12 +126,12 @@ class Agent(Pinned):
         self,
         obs: Tensor,
         action: Tensor,
-        tau: Tensor,
+        tau: Numbers,
         *,
         calibrated: bool = False,
         graph: bool = False,
     ) -> Tensor:
-        """Quantiles of the return at levels tau (b or 1, k): (b, k).
+        """Quantiles of the return at levels tau, a number, (k,) or (b or 1, k): (b, k).
 
         With `calibrated` as `bridgerl calibrate --recalibrate` corrects them; with `graph` they
         can be differentiated, by observations and actions among others.
@@ -137,19 +139,12 @@ class Agent(Pinned):
         seen, action = self._checked(obs, action)
         z = self.critic.quantiles(seen, action, tau, graph=graph)
         z = self.normalizer.in_task_units(z)
-        return self._calibrate(z, tau.to(z)) if calibrated else z
-
-    def _calibrate(self, z: Tensor, tau: Tensor) -> Tensor:
-        """Shift every quantile by what its level lacks, and put them in order again."""
+        if not calibrated:
+            return z
         if self.shifts is None:
             hint = "run bridgerl calibrate RUN --recalibrate, then load_agent"
             raise UserError(f"these weights were not recalibrated; {hint}")
-        k, tau = len(self.shifts), tau.expand_as(z)
-        at = (tau * k - 0.5).clamp(0, k - 1)
-        low = at.long().clamp(max=max(k - 2, 0))
-        high = (low + 1).clamp(max=k - 1)
-        shifted = z + torch.lerp(self.shifts[low], self.shifts[high], at - low)
-        return torch.empty_like(z).scatter_(-1, tau.argsort(-1), shifted.sort(-1).values)
+        return shifted(z, as_levels(tau, z), self.shifts)
 
     def particles(self, obs: Tensor, action: Tensor, n: int) -> Tensor:
         """N equally likely returns: (b, n)."""

@@ -13,7 +13,7 @@ from bridgerl.critics.settings import CriticConfig as CriticConfig
 from bridgerl.errors import UserError
 from bridgerl.nn.flat import Flat, GuardedAdam, Pinned, polyak_
 from bridgerl.nn.trunk import batch_norms, joint, mated, paired_statistics
-from bridgerl.ops.levels import midpoint_levels
+from bridgerl.ops.levels import Numbers, as_levels, midpoint_levels
 from bridgerl.ops.measures import Measure, parse
 from bridgerl.ops.quantile import QuantileCost, quantile_huber, quantile_surrogate
 from bridgerl.types import Batch, Bootstrap, Metrics
@@ -100,18 +100,19 @@ class Critic(Pinned, ABC):
         self,
         obs: Tensor,
         action: Tensor,
-        tau: Tensor,
+        tau: Numbers,
         *,
         target: bool = False,
         graph: bool = False,
     ) -> Tensor:
-        """Z_tau(s, a) at levels tau in (0, 1): (b or 1, k) -> (b, k).
+        """Z_tau(s, a) at levels tau in (0, 1), a number, (k,) or (b or 1, k): (b, k).
 
         With `graph` it can be differentiated: by observations, actions, levels where the critic
         reads them, and the online weights.
         """
+        require_pairs(obs, action)
         with torch.set_grad_enabled(graph):
-            return self._quantiles(obs, action, check_levels(tau, obs, action), target=target)
+            return self._quantiles(obs, action, as_levels(tau, obs), target=target)
 
     def _quantiles(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
         """Z_tau(s, a) with a graph, at checked levels; a point value is a point mass."""
@@ -191,18 +192,11 @@ class QuantileCritic(Critic, ABC):
         )
 
 
-def check_levels(tau: Tensor, obs: Tensor, action: Tensor) -> Tensor:
-    """Levels (b or 1, k) as observations (b, o) have them, or a refusal of what does not fit."""
-    shapes = " and ".join(str(tuple(x.shape)) for x in (obs, action))
+def require_pairs(obs: Tensor, action: Tensor) -> None:
+    """Refuse what are no observations (b, o) and actions (b, a)."""
     if not (obs.dim() == action.dim() == 2 and len(obs) == len(action)):
         wanted = "observations must be of shape (b, o) and actions of shape (b, a)"
-        raise UserError(f"{wanted}, got {shapes}")
-    levels = tau.to(obs)
-    fits = levels.dim() == 2 and len(levels) in (1, len(obs))
-    if not (fits and ((levels > 0) & (levels < 1)).all()):
-        rule = "must be within (0, 1) and of shape (b or 1, k)"
-        raise UserError(f"quantile levels {rule}, got {tau.tolist()!r:.80}")
-    return levels
+        raise UserError(f"{wanted}, got {tuple(obs.shape)} and {tuple(action.shape)}")
 
 
 def summarise(pred: Tensor, y: Tensor) -> Metrics:
