@@ -112,7 +112,7 @@ class Agent(Pinned):
         return self.critic.risk(obs, action, measure, fixed=fixed, target=target)
 
     def q(self, obs: Tensor, action: Tensor) -> Tensor:
-        """The mean return: (b,). Draws nothing."""
+        """The mean return, of CDQ the value it uses, its heads' minimum: (b,). Draws nothing."""
         seen, action = self._checked(obs, action)
         return self.normalizer.in_task_units(self.critic.mean(seen, action))
 

@@ -172,6 +172,8 @@ def test_risk_has_a_graph_and_fixed_values_or_is_refused(name: str) -> None:
     if not CRITICS[name].distributional:
         with pytest.raises(UserError, match="knows no distribution"):
             critic.risk(batch.obs, batch.action, "cvar:0.1")
+        mean = critic.risk(batch.obs, batch.action, "mean", fixed=True)
+        assert torch.equal(mean, critic.q(batch.obs, batch.action))
         return
     critic.update(batch, make_boot())
     action = batch.action.clone().requires_grad_()

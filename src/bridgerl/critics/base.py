@@ -16,19 +16,22 @@ from bridgerl.nn.trunk import batch_norms, joint, mated, paired_statistics
 from bridgerl.ops.levels import Numbers, as_levels, midpoint_levels
 from bridgerl.ops.measures import Measure, parse
 from bridgerl.ops.quantile import QuantileCost, quantile_huber, quantile_surrogate
+from bridgerl.ops.risk import levels, risk_at
 from bridgerl.types import Batch, Bootstrap, Metrics
 
 WIDE_KAPPA = 0.5
 """Share of the deviation of one state's return above which kappa is called too wide."""
 CERTAIN = 0.02
 """Share of its size below which a return varies too little for its distribution to matter."""
+RISK_LEVELS = 32
+"""Midpoint levels behind a measure of risk, where a critic has no rule of its own."""
 
 
 class Critic(Pinned, ABC):
     """A value with its own learning rule. Authors write `loss` and `q`."""
 
-    mean_of: ClassVar[int] = 0
-    """Particles whose mean is the critic's mean return; 0 where `q_rank` is that mean."""
+    mean_particles: ClassVar[int | None] = None
+    """Particles whose mean is the critic's mean return; None where `q_rank` is that mean."""
 
     def __init__(self, config: CriticConfig, online: nn.Module) -> None:
         super().__init__()
@@ -37,7 +40,7 @@ class Critic(Pinned, ABC):
         self._target_flat = Flat(self.target.parameters())
         self._norms = batch_norms(self.online), batch_norms(self.target)
         self._statistics = paired_statistics(self.target, self.online)
-        self._polyak = config.polyak
+        self._polyak, self._distributional = config.polyak, config.distributional
         self.optimizer = GuardedAdam.of(config, online)
 
     @abstractmethod
@@ -72,9 +75,9 @@ class Critic(Pinned, ABC):
     @torch.no_grad()
     def mean(self, obs: Tensor, action: Tensor) -> Tensor:
         """The mean return for whoever asks, (b,): what ranks may be cheaper and less exact."""
-        if self.mean_of:
-            return self.particles(obs, action, self.mean_of).mean(1)
-        return self.q_rank(obs, action)
+        if self.mean_particles is None:
+            return self.q_rank(obs, action)
+        return self.particles(obs, action, self.mean_particles).mean(1)
 
     def risk(
         self,
@@ -94,7 +97,15 @@ class Critic(Pinned, ABC):
     def _risk(
         self, obs: Tensor, action: Tensor, measure: Measure, *, fixed: bool, target: bool
     ) -> Tensor:
-        raise UserError(f"{type(self).__name__} knows no distribution, so it has no {measure}")
+        """Of the quantiles at fixed levels, or of a point value, whose only measure is the mean."""
+        if self._distributional and type(self)._quantiles is not Critic._quantiles:
+            tau = levels(measure, midpoint_levels(RISK_LEVELS)[None].to(obs))
+            return risk_at(measure, self._quantiles(obs, action, tau, target=target))
+        if measure.is_mean:
+            return self.q(obs, action, target=target)
+        hint = "take dbc, say, or give yours `_quantiles` and its config `distributional = True`"
+        what = f"{type(self).__name__} knows no distribution, so it has no {measure}"
+        raise UserError(f"{what}; {hint}")
 
     def quantiles(
         self,

@@ -117,7 +117,7 @@ class DBCConfig(CriticConfig):
 class DBC(QuantileCritic):
     """Z_tau(s, a) is where the bridge that starts at tau ends."""
 
-    mean_of = 64
+    mean_particles = 64
 
     def __init__(self, config: DBCConfig, spec: EnvSpec, streams: Streams) -> None:
         c, n_inputs, trunk = config, spec.obs_dim + spec.action_dim, None

@@ -80,7 +80,7 @@ class QuantileNet(nn.Module):
 class IQN(QuantileCritic):
     """Z_tau(s, a) = min_h Z_h(s, a; tau), or their mean; levels are shared by the heads."""
 
-    mean_of = 64
+    mean_particles = 64
 
     def __init__(self, config: IQNConfig, spec: EnvSpec, streams: Streams) -> None:
         n_inputs = spec.obs_dim + spec.action_dim

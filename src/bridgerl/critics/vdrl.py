@@ -78,7 +78,7 @@ class VDRLConfig(CriticConfig):
 class VDRL(Critic):
     """Z(s, a) is what T denoising steps make of Gaussian noise, the smaller of the heads'."""
 
-    mean_of = 64
+    mean_particles = 64
 
     def __init__(self, config: VDRLConfig, spec: EnvSpec, streams: Streams) -> None:
         c, n_inputs = config, spec.obs_dim + spec.action_dim

@@ -119,7 +119,7 @@ class Terms(NamedTuple):
 class VF(Critic):
     """Z(s, a) is where the flow dz/dt = v(z, t, s, a) carries N(0, 1) from t = 0 to 1."""
 
-    mean_of = 64
+    mean_particles = 64
 
     def __init__(self, config: VFConfig, spec: EnvSpec, streams: Streams) -> None:
         n_inputs = spec.obs_dim + spec.action_dim
