@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import Unregistered, UserError, choose, require
 from bridgerl.ops.measures import parse
+from bridgerl.registry import Registry
 from bridgerl.settings.codec import decode_fields as decode_fields
 from bridgerl.settings.environment import canonical_kwargs, canonical_wrapper
 from bridgerl.settings.lengths import save_every_of, warmup_of
@@ -239,11 +239,11 @@ class RunConfig:
         return self.out / env / setting / f"seed{self.seed}"
 
 
-def _name_of(config: object, table: Mapping[str, Any]) -> str:
-    for name, cls in table.items():
-        if cls is type(config):
-            return name
-    raise UserError(f"{config!r} is not the config of a registered actor or critic")
+def _name_of(config: object, table: Registry[Any]) -> str:
+    name = table.name_of(config)
+    if name is None:
+        raise UserError(f"{config!r} is not the config of a registered actor or critic")
+    return name
 
 
 def checked(config: object) -> RunConfig:
