@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from bridgerl.actors import ACTORS
-from bridgerl.agent import Agent, build_agent
+from bridgerl.agent import Agent, build_agent, build_critic, build_normalizer
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError
+from bridgerl.nn.normalize import Normalizer
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams
 from bridgerl.testing import make_agent, make_batch
@@ -77,6 +78,41 @@ def test_the_mean_return_is_that_of_the_distribution_that_is_told(critic: str) -
     # VDRL draws: 64 of its returns have an error of their own.
     most = 0.5 if critic == "vdrl" else 0.05
     assert float((off / told.std(1).clamp(min=1e-6)).max()) < most
+
+
+def test_names_are_enough_for_the_agent_of_a_preset() -> None:
+    spec = EnvSpec("Hopper-v5", 11, 3)
+    config = resolve("Hopper-v5", "td3", "cdq")
+    named = build_agent("td3", "cdq", spec, Streams(0))
+    moments = build_normalizer(config.train, spec)
+    typed = build_agent(config.actor, config.critic, spec, Streams(0), moments)
+    mixed = (
+        build_agent("td3", config.critic, spec, Streams(0)),
+        build_agent(config.actor, "cdq", spec, Streams(0)),
+    )
+    obs = np.linspace(-3, 30, 11)
+    for agent in (named, typed, *mixed):
+        agent.begin(obs)
+        agent.observe(2 * obs, 1.0)
+    for agent in (named, *mixed):
+        assert torch.equal(agent.critic.optimizer.flat, typed.critic.optimizer.flat)
+        assert agent.critic._actor_q == "first"  # As a preset says of this pair.
+        assert np.array_equal(agent.act(obs), typed.act(obs))
+    plain = build_agent("td3", "cdq", spec, Streams(0), Normalizer())
+    assert plain.normalizer.obs is None
+    printed = build_agent("td3", "cdq", spec, Streams(0), preset="paper")
+    assert printed.normalizer.obs is None
+    assert len(printed.critic.optimizer.flat) > len(named.critic.optimizer.flat)
+    with pytest.raises(UserError, match="did you mean dbc"):
+        build_agent("td3", "dbcc", spec, Streams(0))
+
+
+def test_a_critic_by_its_name_is_that_of_a_preset() -> None:
+    spec = EnvSpec("Hopper-v5", 11, 3)
+    for preset in ("lite", "paper"):
+        wanted = build_critic(resolve("Hopper-v5", preset=preset).critic, spec, Streams(0))
+        found = build_critic("dbc", spec, Streams(0), preset=preset)
+        assert torch.equal(found.optimizer.flat, wanted.optimizer.flat)
 
 
 @pytest.mark.parametrize("n", [0, -3])

@@ -21,7 +21,7 @@ from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
 from bridgerl.ops.levels import Numbers, as_levels
 from bridgerl.ops.measures import MEAN, Measure, parse
 from bridgerl.ops.quantile import shifted
-from bridgerl.presets import resolve
+from bridgerl.presets import completed, resolve
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 
@@ -43,7 +43,9 @@ class Agent(Pinned):
         target_every: int,
         normalizer: Normalizer | None = None,
         risk: Measure = MEAN,
+        sizes: tuple[int, int] | None = None,
     ) -> None:
+        """`sizes`: numbers in an observation and in an action; others are then refused."""
         super().__init__()
         self.actor, self.critic, self._streams = actor, critic, streams
         self.normalizer = normalizer or Normalizer()
@@ -63,8 +65,7 @@ class Agent(Pinned):
         self.device = next(actor.parameters()).device
         self.shifts: Tensor | None = None
         """What calibration adds to quantiles at midpoint levels: (k,)."""
-        self.sizes: tuple[int, int] | None = None
-        """Numbers in an observation and in an action, if they are known."""
+        self._sizes = sizes
 
     def begin(self, obs: np.ndarray, env: int = 0) -> None:
         """Take note of an episode's first observation, (o,)."""
@@ -160,9 +161,9 @@ class Agent(Pinned):
     def _checked(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """What the critic takes; other shapes are refused, as it joins both and would mix them."""
         obs, action = self._taken(obs), self._taken(action)
-        if self.sizes is not None:
+        if self._sizes is not None:
             batch = obs.shape[:1]
-            got, (o, a) = (tuple(obs.shape), tuple(action.shape)), self.sizes
+            got, (o, a) = (tuple(obs.shape), tuple(action.shape)), self._sizes
             if got != ((*batch, o), (*batch, a)):
                 wanted = f"observations must be of shape (b, {o}) and actions of shape (b, {a})"
                 raise UserError(f"{wanted}, got {got[0]} and {got[1]}; are they swapped?")
@@ -235,17 +236,27 @@ def plays(name: str) -> bool:
 
 
 def build_agent(
-    actor: ActorConfig,
-    critic: CriticConfig,
+    actor: ActorConfig | str,
+    critic: CriticConfig | str,
     spec: EnvSpec,
     streams: Streams,
     normalizer: Normalizer | None = None,
+    *,
+    preset: str = "lite",
 ) -> Agent:
-    """Turn two configs into an agent; a critic starts the same whatever the actor."""
+    """An agent from configs, or from names such as "sac" and "dbc": a preset's settings for a task.
+
+    With a name the preset's normaliser comes too, if none is given; it learns by `begin` and
+    `observe`. A critic starts the same whatever the actor.
+    """
+    if isinstance(actor, str) or isinstance(critic, str):
+        run = completed(spec.env_id, actor, critic, preset)
+        actor, critic = run.actor, run.critic
+        normalizer = normalizer or build_normalizer(run.train, spec)
     with _initial_weights("actor", streams):
         built_actor = actor.build(spec, streams)
     built_critic = build_critic(critic, spec, streams)
-    agent = Agent(
+    return Agent(
         built_actor,
         built_critic,
         streams,
@@ -253,9 +264,8 @@ def build_agent(
         target_every=critic.target_every,
         normalizer=normalizer,
         risk=parse(actor.risk),
+        sizes=(spec.obs_dim, spec.action_dim),
     )
-    agent.sizes = spec.obs_dim, spec.action_dim
-    return agent
 
 
 def build_normalizer(train: TrainConfig, spec: EnvSpec) -> Normalizer:
@@ -266,11 +276,14 @@ def build_normalizer(train: TrainConfig, spec: EnvSpec) -> Normalizer:
     return Normalizer(obs, ReturnScale(*how) if scaled else None)
 
 
-def build_critic(critic: CriticConfig | str, spec: EnvSpec, streams: Streams) -> Critic:
-    """A critic for any loop, from its config or from its name in the preset `lite`."""
-    config = resolve(spec.env_id, critic=critic).critic if isinstance(critic, str) else critic
+def build_critic(
+    critic: CriticConfig | str, spec: EnvSpec, streams: Streams, *, preset: str = "lite"
+) -> Critic:
+    """A critic for any loop, from its config or from its name and a preset."""
+    if isinstance(critic, str):
+        critic = resolve(spec.env_id, critic=critic, preset=preset).critic
     with _initial_weights("critic", streams):
-        return config.build(spec, streams)
+        return critic.build(spec, streams)
 
 
 @contextmanager

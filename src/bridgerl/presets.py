@@ -1,11 +1,12 @@
 """Named defaults as data: per preset, per actor-critic pair, per environment."""
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
-from bridgerl.actors import ACTORS
+from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.config import SECTIONS, RunConfig, encode
-from bridgerl.critics import CRITICS
+from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import choose
 from bridgerl.settings.lengths import save_every_of, warmup_of
 
@@ -97,6 +98,19 @@ def resolve(env: str, actor: str = "sac", critic: str = "dbc", preset: str = "li
         steps=(steps or [RunConfig.steps])[-1],
         **{name: section(**_merged(layers, name)) for name, section in SECTIONS.items()},
     )
+
+
+def completed(
+    env: str, actor: ActorConfig | str, critic: CriticConfig | str, preset: str
+) -> RunConfig:
+    """`resolve` by names, but for the parts that are configs already."""
+    parts = {"actor": actor, "critic": critic}
+    given = {key: part for key, part in parts.items() if not isinstance(part, str)}
+    # Their names count, too: something may be said of the pair.
+    own = {"actor": ACTORS.name_of(actor), "critic": CRITICS.name_of(critic)}
+    names = {key: own[key] if key in given else part for key, part in parts.items()}
+    known = {key: name for key, name in names.items() if name is not None}
+    return replace(resolve(env, **known, preset=preset), **given)
 
 
 def _merged(layers: list[Overrides], *keys: str) -> Overrides:
