@@ -317,7 +317,7 @@ def test_bootstrap_values_come_from_the_target_network(actor: str, critic: str) 
         before = agent._target_q(batch.obs, batch.action)
         agent.critic.optimizer.flat.mul_(0.5)
         assert torch.equal(before, agent._target_q(batch.obs, batch.action))
-        agent.critic._target_flat.vector.mul_(0.5)
+        agent.critic.follower.flat.mul_(0.5)
         assert not torch.equal(before, agent._target_q(batch.obs, batch.action))
 
 

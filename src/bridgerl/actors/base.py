@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from bridgerl.actors.settings import ActorConfig, TargetActorConfig
-from bridgerl.nn.flat import Flat, GuardedAdam, Pinned, polyak_
-from bridgerl.nn.trunk import batch_norms, joint, paired_statistics
+from bridgerl.nn.flat import Follower, GuardedAdam, Pinned
+from bridgerl.nn.trunk import batch_norms, joint
 from bridgerl.types import Batch, Bootstrap, Metrics, QFn
 
 
@@ -54,14 +54,10 @@ class TargetActor(Actor, ABC):
     def __init__(self, config: TargetActorConfig, net: nn.Module) -> None:
         super().__init__(config, net)
         self.target_net = deepcopy(net).requires_grad_(False)
-        self._target_flat = Flat(self.target_net.parameters())
-        self._statistics = paired_statistics(self.target_net, net)
-        self._polyak = config.polyak
+        self.follower = Follower(self.target_net, net, self.optimizer, config.polyak)
 
     def update(self, batch: Batch, q: QFn) -> Metrics:
         """The policy step, then the target policy follows."""
         metrics = super().update(batch, q)
-        polyak_(self._target_flat.vector, self.optimizer.flat, self._polyak)
-        for slow, fast in self._statistics:
-            polyak_(slow, fast, self._polyak)
+        self.follower.step()
         return metrics

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from bridgerl.critics.settings import CriticConfig as CriticConfig
 from bridgerl.errors import UserError
-from bridgerl.nn.flat import Flat, GuardedAdam, Pinned, polyak_
-from bridgerl.nn.trunk import batch_norms, joint, mated, paired_statistics
+from bridgerl.nn.flat import Follower, GuardedAdam, Pinned
+from bridgerl.nn.trunk import batch_norms, joint, mated
 from bridgerl.ops.levels import Numbers, as_levels, midpoint_levels
 from bridgerl.ops.measures import Measure, parse
 from bridgerl.ops.quantile import QuantileCost, quantile_huber, quantile_surrogate
@@ -37,11 +37,10 @@ class Critic(Pinned, ABC):
         super().__init__()
         self.online = online
         self.target = deepcopy(online).requires_grad_(False)
-        self._target_flat = Flat(self.target.parameters())
         self._norms = batch_norms(self.online), batch_norms(self.target)
-        self._statistics = paired_statistics(self.target, self.online)
-        self._polyak, self._distributional = config.polyak, config.distributional
+        self._distributional = config.distributional
         self.optimizer = GuardedAdam.of(config, online)
+        self.follower = Follower(self.target, self.online, self.optimizer, config.polyak)
 
     @abstractmethod
     def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
@@ -168,9 +167,7 @@ class Critic(Pinned, ABC):
 
     def track(self) -> None:
         """Move the target one Polyak step towards the online weights."""
-        polyak_(self._target_flat.vector, self.optimizer.flat, self._polyak)
-        for slow, fast in self._statistics:
-            polyak_(slow, fast, self._polyak)
+        self.follower.step()
 
 
 class QuantileCritic(Critic, ABC):

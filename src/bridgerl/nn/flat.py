@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from bridgerl.nn.settings import LearnerConfig
+from bridgerl.nn.trunk import paired_statistics
 
 
 @torch.no_grad()
@@ -30,6 +31,30 @@ class Flat:
     def __reduce__(self) -> tuple[type["Flat"], tuple[list[nn.Parameter]]]:
         """A copy is made from its own parameters, so that they are views of its own vector."""
         return Flat, (self.params,)
+
+
+class Follower:
+    """A slow copy of a network, moved towards it with the statistics of its batch norms.
+
+    It is no module: what it moves is the state of others.
+    """
+
+    def __init__(
+        self, slow: nn.Module, fast: nn.Module, optimizer: "GuardedAdam", rate: float
+    ) -> None:
+        self._flat, self._optimizer, self.rate = Flat(slow.parameters()), optimizer, rate
+        self.statistics = paired_statistics(slow, fast)
+
+    @property
+    def flat(self) -> Tensor:
+        """All slow parameters as one vector."""
+        return self._flat.vector
+
+    def step(self) -> None:
+        """One Polyak step."""
+        polyak_(self.flat, self._optimizer.flat, self.rate)
+        for slow, fast in self.statistics:
+            polyak_(slow, fast, self.rate)
 
 
 class Pinned(nn.Module):
