@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bridgerl.actors import ACTORS
 from bridgerl.agent import Agent, build_agent, build_critic, build_normalizer
@@ -105,6 +105,17 @@ def test_names_are_enough_for_the_agent_of_a_preset() -> None:
     assert len(printed.critic.optimizer.flat) > len(named.critic.optimizer.flat)
     with pytest.raises(UserError, match="did you mean dbc"):
         build_agent("td3", "dbcc", spec, Streams(0))
+
+
+def test_all_but_what_optimisers_keep_is_played_whatever_modules_are_called() -> None:
+    agent = make_agent("sac", "cdq")
+    agent.critic.held = nn.Linear(2, 2)
+    agent.critic.held.optimizer = nn.Linear(2, 2)
+    state = agent.state_dict()
+    left_out = state.keys() - agent.played(state).keys()
+    owners = ("actor.optimizer.", "actor.temperature.optimizer.", "critic.optimizer.")
+    assert left_out == {name for name in state if name.startswith(owners)}
+    assert len(left_out) == 15
 
 
 def test_a_critic_by_its_name_is_that_of_a_preset() -> None:

@@ -1,10 +1,10 @@
 """One actor and one critic; the only place that knows in which order they learn."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from bridgerl.ops.quantile import shifted
 from bridgerl.presets import completed, resolve
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
+
+T = TypeVar("T")
 
 
 class Agent(Pinned):
@@ -50,7 +52,8 @@ class Agent(Pinned):
         self.actor, self.critic, self._streams = actor, critic, streams
         self.normalizer = normalizer or Normalizer()
         self.updates = 0
-        self._optimizers = [m for m in self.modules() if isinstance(m, GuardedAdam)]
+        self.optimizers = [m for m in self.modules() if isinstance(m, GuardedAdam)]
+        """Of the policy, of the critic, and of what learns beside them."""
         self._actor_every = actor_every
         self._target_every = target_every
         self._risk = risk
@@ -219,7 +222,13 @@ class Agent(Pinned):
 
     def worst_streak(self) -> torch.Tensor:
         """The longest run of updates lost to non-finite numbers, over all optimisers."""
-        return torch.stack([o.worst_streak for o in self._optimizers]).max()
+        return torch.stack([o.worst_streak for o in self.optimizers]).max()
+
+    def played(self, state: Mapping[str, T]) -> dict[str, T]:
+        """The part of a state, by name, that playing needs: not what optimisers and noise keep."""
+        idle = [name for name, m in self.named_modules() if getattr(m, "training_only", False)]
+        prefixes = tuple(f"{name}." for name in idle)
+        return {name: value for name, value in state.items() if not name.startswith(prefixes)}
 
     def get_extra_state(self) -> Any:
         """The update counter travels with the weights."""
@@ -228,11 +237,6 @@ class Agent(Pinned):
     def set_extra_state(self, state: Any) -> None:
         """Restore the update counter."""
         self.updates = int(state)
-
-
-def plays(name: str) -> bool:
-    """Whether playing needs this tensor of an agent's state: not what optimisers and noise keep."""
-    return ".optimizer." not in name and ".held." not in name
 
 
 def build_agent(

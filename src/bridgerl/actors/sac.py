@@ -159,6 +159,7 @@ class SAC(Actor):
 class HeldNoise(nn.Module):
     """The noise that is held: a seed, as every row of a batch needs weights of its own."""
 
+    training_only = True
     seed: Tensor
     age: Tensor
 

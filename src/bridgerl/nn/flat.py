@@ -80,6 +80,9 @@ class GuardedAdam(Pinned):
     host read per step. `worst_streak` tells afterwards how many updates in a row were lost.
     """
 
+    training_only = True
+    """Playing needs nothing of its state; `Agent.played` asks every module for this word."""
+
     exp_avg: Tensor
     exp_avg_sq: Tensor
     steps: Tensor
