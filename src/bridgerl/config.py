@@ -38,7 +38,8 @@ class TrainConfig:
     n_envs: int = 1
     """Environments that take turns; there are as many updates per step of each as with one."""
     n_step: int = 1
-    """Rewards in a target before it bootstraps; SAC's entropy of the steps between is left out."""
+    """Rewards that a target adds up before it uses the critic's value. SAC's entropy of the steps
+    between is left out."""
     discount: float = 0.99
     """Discount of future rewards."""
     normalize_obs: bool = False

@@ -50,12 +50,12 @@ class QVPOConfig(TargetActorConfig):
     n_uniform: int = 10
     """Uniform actions per state that are imitated too: the entropy term."""
     entropy: float = 0.02
-    """Weight of each uniform action at the start, as a share of its state's advantage."""
+    """Weight of a uniform action at the start, where the best action of its state counts 1."""
     entropy_end: float = 0.002
-    """Floor of the weight of uniform actions; a start below it stays as it is."""
+    """Smallest weight of a uniform action later; a start below it stays as it is."""
     entropy_updates: int | None = None
-    """Actor updates over which the weight of uniform actions falls to zero, but for its floor;
-    None: those of the run as it was begun, or a million where nobody knows them."""
+    """Actor updates in which that weight would fall to zero, if entropy-end did not stop it. None:
+    those of the run as it was begun; without a run, a million."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

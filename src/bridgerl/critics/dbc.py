@@ -46,7 +46,8 @@ class DBCConfig(CriticConfig):
     n_actor: int = 64
     """Atoms per head in the value the actor maximises."""
     actor_steps: int | None = None
-    """Most steps of the walk behind that value; None, or under `path`, all M."""
+    """Bridge steps in the value that the actor maximises; fewer are cheaper. None: bridge-steps.
+    Ignored with bridge-input path."""
     n_rank: int = 64
     """Atoms per head, at fixed levels, in the value that ranks candidate actions."""
     drop: float = 12 / 128
@@ -64,9 +65,11 @@ class DBCConfig(CriticConfig):
     theta_max: float = 5.0
     """Drift rate at the end of the other schedules."""
     bridge_input: Literal["label", "self", "path"] = "label"
-    """Where z_t lies in training: before the label (the paper), before f_0, or on the walk."""
+    """What the network sees at t > 0 in training. label: a point between level and sampled target
+    (the paper). self: between level and its own prediction at t = 0. path: a point of its own
+    walk."""
     quantile_weight: float = 1.0
-    """Weight of the quantile loss; 0, with an anchor weight of 1, leaves the anchor alone."""
+    """Weight of the quantile loss. 0 trains on the anchor loss only."""
     anchor_weight: float = 0.01
     """Weight w of the anchor loss."""
     reduction: Literal["mean", "sum"] = "mean"

@@ -31,7 +31,7 @@ class IQNConfig(CriticConfig):
     n_heads: int = 2
     """Independent networks."""
     heads: HeadRule = "min"
-    """What the return is, level by level: the smallest of the networks', or their mean."""
+    """How the networks' quantiles are merged: their minimum or their mean."""
     n_target: int = 32
     """Levels in the target."""
     n_online: int = 32

@@ -52,8 +52,9 @@ class VFConfig(CriticConfig):
     masked_velocity: bool = False
     """Leave terminal transitions out of the velocity loss; the authors' code does not."""
     confidence: float | None = 0.3
-    """Temperature, in units of z_scale, of the weight that trusts wide returns more; None weighs
-    all alike."""
+    """Transitions whose return varies more count more, by the weight
+    sigmoid(-confidence * z-scale / std) + 1/2; a larger confidence asks for more spread. None: all
+    count 1."""
     bounded: bool = True
     """Keep returns within what the rewards seen so far allow."""
     z_scale: float = 1.0
