@@ -5,7 +5,7 @@ level tau; M steps with exact weights walk there.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 from bridgerl.bridge.schedule import ScheduleName, make_schedule, xi
 from bridgerl.bridge.walk import Rule, Walk, draw_times, sample
 from bridgerl.critics.base import CriticConfig, QuantileCritic
-from bridgerl.critics.diagnostics import Fit, describe_fit
+from bridgerl.critics.diagnostics import describe_fit
 from bridgerl.nn.endpoint import Context, EndpointNet
 from bridgerl.nn.trunk import make_trunk
 from bridgerl.ops.levels import Levels, midpoint_levels
@@ -115,6 +115,30 @@ class DBCConfig(CriticConfig):
 
     def build(self, spec: EnvSpec, streams: Streams) -> "DBC":
         return DBC(self, spec, streams)
+
+
+class Fit(NamedTuple):
+    """One batch of a bridge's regressions."""
+
+    pred: Tensor
+    """Predicted endpoints at t = 0 and at t, side by side: (b, 2 h, k)."""
+    y: Tensor
+    """Targets, ascending: (b, n)."""
+    tau: Tensor
+    """Levels, ascending: (b or 1, k)."""
+    t: Tensor
+    """Bridge times: (b,)."""
+    share: Tensor
+    """Weight xi(t) of the start: (b, 1, 1)."""
+    places: tuple[Tensor, Tensor]
+    """Positions at times 0 and t: (b, h, k) each."""
+    ends: tuple[Tensor, Tensor]
+    """Endpoints predicted from there: (b, h, k) each."""
+
+    @property
+    def label(self) -> Tensor:
+        """Sample quantiles of the targets (Eq. 10): (b, k)."""
+        return sample_quantile(self.y, self.tau)
 
 
 class DBC(QuantileCritic):

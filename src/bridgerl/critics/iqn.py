@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from bridgerl.critics.base import CriticConfig, QuantileCritic, summarise
-from bridgerl.nn.endpoint import CosineEmbedding
+from bridgerl.nn.embed import CosineEmbedding
 from bridgerl.nn.heads import reader
 from bridgerl.nn.mlp import MLP
 from bridgerl.ops.levels import Levels, midpoint_levels
