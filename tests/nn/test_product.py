@@ -1,5 +1,7 @@
 """Products by the other library are those of torch, and small ones stay with torch."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import Tensor
@@ -9,12 +11,13 @@ from bridgerl.nn import product
 from bridgerl.nn.mlp import MLP
 
 Tensors = tuple[Tensor, ...]
+ASKED = product.prefers_onednn.__wrapped__
 
 
 @pytest.fixture(autouse=True)
 def _everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a processor where it gains, whatever this one is."""
-    monkeypatch.setattr(product, "gains", lambda: True)
+    monkeypatch.setattr(product, "prefers_onednn", lambda: True)
 
 
 def drawn(*shapes: tuple[int, ...]) -> Tensors:
@@ -74,6 +77,11 @@ def test_small_products_and_other_types_stay_with_torch(rows: int, dtype: torch.
     ours = product.linear(x, weight, bias)
     assert torch.equal(ours, F.linear(x, weight, bias))
     assert made_by(ours) == "AddmmBackward0"
+
+
+def test_a_torch_without_the_operator_keeps_its_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.ops, "mkldnn", SimpleNamespace())
+    assert not ASKED()
 
 
 def test_networks_that_are_written_down_hold_operations_that_every_program_knows() -> None:

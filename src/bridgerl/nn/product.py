@@ -19,10 +19,11 @@ LEAST_WORK = 10_000_000
 
 
 @cache
-def gains() -> bool:
+def prefers_onednn() -> bool:
     """Whether this machine's processor is one of those that MKL does not use well."""
     return (
-        "AMD" in torch.cpu.get_capabilities().get("cpu_name", "")
+        hasattr(torch.ops.mkldnn, "_linear_pointwise")  # Private: another torch may have none.
+        and "AMD" in torch.cpu.get_capabilities().get("cpu_name", "")
         and torch.backends.cpu.get_cpu_capability() == "AVX512"
         and torch.backends.mkl.is_available()
         and torch.backends.mkldnn.is_available()
@@ -31,21 +32,21 @@ def gains() -> bool:
 
 def baddbmm(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Per head, bias + a b: (h, m or 1, n or 1), (h, m, k), (h, k, n) -> (h, m, n)."""
-    if _stays(a) or a.shape[1] * a.shape[2] * b.shape[2] < LEAST_WORK:
+    if _stays_with_torch(a) or a.shape[1] * a.shape[2] * b.shape[2] < LEAST_WORK:
         return torch.baddbmm(bias, a, b)
     return _Heads.apply(bias, a, b)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """As `F.linear`, x weight^T + bias: (..., in), (out, in), (out,) -> (..., out)."""
-    if _stays(x) or x.numel() * weight.shape[0] < LEAST_WORK:
+    if _stays_with_torch(x) or x.numel() * weight.shape[0] < LEAST_WORK:
         return F.linear(x, weight, bias)
     return _Linear.apply(x.flatten(0, -2), weight, bias).view(*x.shape[:-1], -1)
 
 
-def _stays(x: Tensor) -> bool:
+def _stays_with_torch(x: Tensor) -> bool:
     """Whether a product is torch's own, however large; networks that are written down are."""
-    ours = gains() and x.dtype == torch.float32 and x.device.type == "cpu"
+    ours = prefers_onednn() and x.dtype == torch.float32 and x.device.type == "cpu"
     return not ours or is_tracing() or is_compiling()
 
 
