@@ -20,6 +20,7 @@ from bridgerl.agent import Agent, build_agent
 from bridgerl.config import decode, encode
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError
+from bridgerl.ops import quantile
 from bridgerl.presets import PRESETS, resolve
 from bridgerl.runs.tensors import pack, unpack
 from bridgerl.streams import Streams
@@ -108,7 +109,12 @@ def test_critic_loss_reaches_every_online_and_no_target_weight(name: str) -> Non
 
 
 @for_critics
-def test_what_an_update_differentiates_has_the_gradient_of_the_loss(name: str) -> None:
+@pytest.mark.parametrize("few", [quantile.FEW_TARGETS, 0], ids=["few targets", "many"])
+def test_what_an_update_differentiates_has_the_gradient_of_the_loss(
+    name: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # From some number of targets on they must ascend; here they count as many, whatever theirs is.
+    monkeypatch.setattr(quantile, "FEW_TARGETS", few)
     streams = Streams(0)
     critic, batch = make_agent("sac", name, streams).critic, make_batch()
     batch = batch._replace(reward=30 * batch.reward)  # Beyond the parabola of a Huber loss, too.

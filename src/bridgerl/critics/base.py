@@ -177,7 +177,10 @@ class QuantileCritic(Critic, ABC):
 
     @abstractmethod
     def loss(self, batch: Batch, boot: Bootstrap, cost: QuantileCost = quantile_huber) -> Tensor:
-        """The loss; another `cost` is a form of the quantile loss with the same gradient."""
+        """The loss; another `cost` is a form of the quantile loss with the same gradient.
+
+        Hand it targets in ascending order, as `drop_top` gives them or `sort`: it may rely on it.
+        """
 
     def objective(self, batch: Batch, boot: Bootstrap) -> Tensor:
         """The loss by slopes alone: most of its value's work is spared."""

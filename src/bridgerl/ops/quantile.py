@@ -11,7 +11,9 @@ FEW_TARGETS = 50
 predictions, 50 targets 0.96 against 2.26 ms; with 128 3.40 against 2.72 ms, and memory to match."""
 
 QuantileCost = Callable[[Tensor, Tensor, Tensor, float], Tensor]
-"""(pred, target, tau, kappa) -> (b, h, k): `quantile_huber`, or what has its gradient."""
+"""(pred, target, tau, kappa) -> (b, h, k): `quantile_huber`, or what has its gradient.
+
+Targets (b, n) must ascend: beyond FEW_TARGETS the latter relies on it."""
 
 
 def huber(pred: Tensor, target: Tensor, kappa: float) -> Tensor:
