@@ -37,15 +37,20 @@ class Actor(Pinned, ABC):
         """The next action a critic's target is built on. Called without gradients."""
 
     @abstractmethod
-    def loss(self, batch: Batch, q: QFn) -> tuple[Tensor, Metrics]:
-        """The policy loss of one batch."""
+    def loss(self, batch: Batch, q: QFn) -> tuple[Tensor, Metrics, *tuple[Tensor, ...]]:
+        """The policy loss of one batch, what the log shows, and what `learn_beside` is to get."""
+
+    def learn_beside(self, *lessons: Tensor) -> Metrics:
+        """After the policy's step: let what else is learnt, e.g. a temperature, have its own."""
+        return {}
 
     def update(self, batch: Batch, q: QFn) -> Metrics:
         """One gradient step on the policy; the critic behind q gets no gradient."""
         with joint(self._norms):
-            loss, metrics = self.loss(batch, q)
+            loss, metrics, *lessons = self.loss(batch, q)
         norm = self.optimizer.step(loss)
-        return metrics | {"actor/loss": loss.detach(), "actor/grad_norm": norm}
+        metrics |= {"actor/loss": loss.detach(), "actor/grad_norm": norm}
+        return metrics | self.learn_beside(*lessons)
 
 
 class TargetActor(Actor, ABC):

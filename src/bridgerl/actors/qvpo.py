@@ -83,6 +83,8 @@ class QVPO(TargetActor):
     """Policy: denoise Gaussian noise to an action; loss: advantage-weighted noise prediction."""
 
     follows_gradient = False
+    net: Denoiser
+    target_net: Denoiser
     n_updates: Tensor
 
     def __init__(self, config: QVPOConfig, spec: EnvSpec, streams: Streams) -> None:
@@ -131,7 +133,7 @@ class QVPO(TargetActor):
             k = torch.randint(c.diffusion_steps, weight.shape, generator=g, device=obs.device)
             eps = torch.randn(goals.shape, generator=g, device=obs.device)
             x = self.diffusion.diffuse(goals, eps, k)
-        error = self.net(self.net.begin(obs), x, k) - eps  # pyright: ignore[reportCallIssue]
+        error = self.net(self.net.begin(obs), x, k) - eps
         loss = (weight[..., None] * error.square()).mean()
         return loss, {
             "actor/advantage": advantage.mean(),
@@ -154,7 +156,7 @@ class QVPO(TargetActor):
 
     def _sample(
         self,
-        net: nn.Module,
+        net: Denoiser,
         obs: Tensor,
         n: int,
         generator: torch.Generator,
@@ -165,7 +167,6 @@ class QVPO(TargetActor):
         b = obs.shape[0]
         shape = (self.config.diffusion_steps, 1 if shared else b, n, self.action_dim)
         noise = torch.randn(shape, generator=generator, device=obs.device).expand(-1, b, -1, -1)
-        assert isinstance(net, Denoiser)
         with torch.no_grad():
             return self.diffusion.denoise(
                 partial(net, net.begin(obs)),
