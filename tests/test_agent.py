@@ -3,13 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from bridgerl.agent import Agent, build_agent
+from bridgerl.actors import ACTORS
+from bridgerl.agent import Agent, build_agent, build_critic, build_normalizer
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError
+from bridgerl.nn.normalize import Normalizer
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams
+from bridgerl.testing import make_agent, make_batch
 from bridgerl.types import EnvSpec
 
 TAU = torch.tensor([[0.1, 0.9]])
@@ -46,13 +49,24 @@ def test_levels_that_are_none_are_refused(critic: str, tau: float) -> None:
 
 @pytest.mark.parametrize("critic", CRITICS)
 def test_numbers_of_an_environment_are_taken_as_they_are(critic: str) -> None:
-    agent, g = agent_of(critic), torch.Generator()
+    agent = agent_of(critic)
     obs, action = torch.zeros(2, 11), torch.zeros(2, 3)
     double = obs.double(), action.double()
     assert torch.equal(agent.q(*double), agent.q(obs, action))
     assert torch.equal(agent.particles(*double, 5), agent.particles(obs, action, 5))
-    single = agent.act(obs[0].numpy(), explore=False, generator=g)
-    assert np.array_equal(single, agent.act(np.zeros(11), explore=False, generator=g))
+    assert np.array_equal(agent.act(obs[0].numpy()), agent.act(np.zeros(11)))
+
+
+@pytest.mark.parametrize("actor", ACTORS)
+def test_without_a_generator_play_repeats_itself_and_exploring_is_refused(actor: str) -> None:
+    agent = make_agent(actor, "cdq")
+    obs = make_batch(5).obs
+    fixed = torch.Generator().manual_seed(0)
+    assert torch.equal(agent.actions(obs), agent.actions(obs, generator=fixed))
+    assert torch.equal(agent.actions(obs), agent.actions(obs))
+    for explore in (agent.actions, lambda x, **how: agent.act(x[0].numpy(), **how)):
+        with pytest.raises(UserError, match="pass generator="):
+            explore(obs, explore=True)
 
 
 @pytest.mark.parametrize("critic", DISTRIBUTIONAL)
@@ -64,6 +78,52 @@ def test_the_mean_return_is_that_of_the_distribution_that_is_told(critic: str) -
     # VDRL draws: 64 of its returns have an error of their own.
     most = 0.5 if critic == "vdrl" else 0.05
     assert float((off / told.std(1).clamp(min=1e-6)).max()) < most
+
+
+def test_names_are_enough_for_the_agent_of_a_preset() -> None:
+    spec = EnvSpec("Hopper-v5", 11, 3)
+    config = resolve("Hopper-v5", "td3", "cdq")
+    named = build_agent("td3", "cdq", spec, Streams(0))
+    moments = build_normalizer(config.train, spec)
+    typed = build_agent(config.actor, config.critic, spec, Streams(0), moments)
+    mixed = (
+        build_agent("td3", config.critic, spec, Streams(0)),
+        build_agent(config.actor, "cdq", spec, Streams(0)),
+    )
+    obs = np.linspace(-3, 30, 11)
+    for agent in (named, typed, *mixed):
+        agent.begin(obs)
+        agent.observe(2 * obs, 1.0)
+    for agent in (named, *mixed):
+        assert torch.equal(agent.critic.optimizer.flat, typed.critic.optimizer.flat)
+        assert agent.critic._actor_q == "first"  # As a preset says of this pair.
+        assert np.array_equal(agent.act(obs), typed.act(obs))
+    plain = build_agent("td3", "cdq", spec, Streams(0), Normalizer())
+    assert plain.normalizer.obs is None
+    printed = build_agent("td3", "cdq", spec, Streams(0), preset="paper")
+    assert printed.normalizer.obs is None
+    assert len(printed.critic.optimizer.flat) > len(named.critic.optimizer.flat)
+    with pytest.raises(UserError, match="did you mean dbc"):
+        build_agent("td3", "dbcc", spec, Streams(0))
+
+
+def test_all_but_what_optimisers_keep_is_played_whatever_modules_are_called() -> None:
+    agent = make_agent("sac", "cdq")
+    agent.critic.held = nn.Linear(2, 2)
+    agent.critic.held.optimizer = nn.Linear(2, 2)
+    state = agent.state_dict()
+    left_out = state.keys() - agent.played(state).keys()
+    owners = ("actor.optimizer.", "actor.temperature.optimizer.", "critic.optimizer.")
+    assert left_out == {name for name in state if name.startswith(owners)}
+    assert len(left_out) == 15
+
+
+def test_a_critic_by_its_name_is_that_of_a_preset() -> None:
+    spec = EnvSpec("Hopper-v5", 11, 3)
+    for preset in ("lite", "paper"):
+        wanted = build_critic(resolve("Hopper-v5", preset=preset).critic, spec, Streams(0))
+        found = build_critic("dbc", spec, Streams(0), preset=preset)
+        assert torch.equal(found.optimizer.flat, wanted.optimizer.flat)
 
 
 @pytest.mark.parametrize("n", [0, -3])

@@ -4,11 +4,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bridgerl.critics import CRITICS, CriticConfig
-from bridgerl.critics.cdq import CDQConfig
+from bridgerl.critics.cdq import CDQ, CDQConfig
+from bridgerl.critics.dsac import DSACConfig
+from bridgerl.errors import UserError
 from bridgerl.registry import Registry
 from conftest import finished
 
@@ -84,6 +87,29 @@ def test_a_registry_is_a_dictionary_that_loads_late() -> None:
         table["later"]
     del table["later"]
     assert dict(table) == {"cdq": CDQConfig}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("mine", CDQ, "is no CriticConfig: name the class of the settings"),
+        ("mine", CDQConfig(), "is no CriticConfig"),
+        ("../mine", CDQConfig, "needs a name of at most 32 small letters"),
+        ("Mine", CDQConfig, "needs a name"),
+    ],
+)
+def test_what_could_not_be_used_is_refused_when_it_is_named(
+    name: str, value: Any, reason: str
+) -> None:
+    with pytest.raises(UserError, match=reason):
+        CRITICS[name] = value
+    assert name not in CRITICS
+
+
+def test_a_config_knows_its_name_if_its_class_has_one() -> None:
+    table = Registry(CriticConfig, "no.such.group", {"mine": "bridgerl.critics.cdq:CDQConfig"})
+    assert table.name_of(CDQConfig()) == "mine"
+    assert table.name_of(DSACConfig()) is None
 
 
 def test_every_critic_of_ours_is_a_config_with_a_line_about_itself() -> None:

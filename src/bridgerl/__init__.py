@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bridgerl.actors import ACTORS
-    from bridgerl.agent import Agent, build_agent, build_critic
+    from bridgerl.agent import Agent, build_agent, build_critic, build_normalizer
     from bridgerl.config import RunConfig
     from bridgerl.critics import CRITICS
     from bridgerl.errors import BridgeError
@@ -22,7 +22,7 @@ __version__ = "0.2.0"
 # Loaded when asked for: help, lists and reports need no torch, which takes a second to import.
 _MODULES = {
     "actors": "ACTORS",
-    "agent": "Agent build_agent build_critic",
+    "agent": "Agent build_agent build_critic build_normalizer",
     "config": "RunConfig",
     "critics": "CRITICS",
     "errors": "BridgeError",
@@ -39,7 +39,8 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names.sp
 # In pieces that type checkers can read.
 __all__ = ["ACTORS", "CRITICS", "Agent", "Batch", "Bootstrap", "BridgeError", "Callback"]
 __all__ += ["EnvSpec", "Policy", "RunConfig", "Stopped", "Streams", "__version__", "build_agent"]
-__all__ += ["build_critic", "evaluate", "load_agent", "load_policy", "resolve", "train"]
+__all__ += ["build_critic", "build_normalizer", "evaluate", "load_agent", "load_policy"]
+__all__ += ["resolve", "train"]
 
 
 def __getattr__(name: str) -> Any:

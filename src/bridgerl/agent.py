@@ -1,14 +1,14 @@
 """One actor and one critic; the only place that knows in which order they learn."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import MethodType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bridgerl.actors import ActorConfig
 from bridgerl.actors.base import Actor
@@ -16,15 +16,19 @@ from bridgerl.config import TrainConfig
 from bridgerl.critics import CriticConfig
 from bridgerl.critics.base import Critic
 from bridgerl.errors import UserError
-from bridgerl.nn.flat import GuardedAdam
+from bridgerl.nn.flat import GuardedAdam, Pinned
 from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
+from bridgerl.ops.levels import Numbers, as_levels
 from bridgerl.ops.measures import MEAN, Measure, parse
-from bridgerl.presets import resolve
+from bridgerl.ops.quantile import shifted
+from bridgerl.presets import completed, resolve
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 
+T = TypeVar("T")
 
-class Agent(nn.Module):
+
+class Agent(Pinned):
     """A policy and its value; state_dict() holds all that learning has changed.
 
     From outside, everything is in the task's units. Inside, actor and critic may live in others:
@@ -41,12 +45,15 @@ class Agent(nn.Module):
         target_every: int,
         normalizer: Normalizer | None = None,
         risk: Measure = MEAN,
+        sizes: tuple[int, int] | None = None,
     ) -> None:
+        """`sizes`: numbers in an observation and in an action; others are then refused."""
         super().__init__()
         self.actor, self.critic, self._streams = actor, critic, streams
         self.normalizer = normalizer or Normalizer()
         self.updates = 0
-        self._optimizers = [m for m in self.modules() if isinstance(m, GuardedAdam)]
+        self.optimizers = [m for m in self.modules() if isinstance(m, GuardedAdam)]
+        """Of the policy, of the critic, and of what learns beside them."""
         self._actor_every = actor_every
         self._target_every = target_every
         self._risk = risk
@@ -61,8 +68,7 @@ class Agent(nn.Module):
         self.device = next(actor.parameters()).device
         self.shifts: Tensor | None = None
         """What calibration adds to quantiles at midpoint levels: (k,)."""
-        self.sizes: tuple[int, int] | None = None
-        """Numbers in an observation and in an action, if they are known."""
+        self._sizes = sizes
 
     def begin(self, obs: np.ndarray, env: int = 0) -> None:
         """Take note of an episode's first observation, (o,)."""
@@ -75,17 +81,27 @@ class Agent(nn.Module):
         if ratio != 1:
             self.critic.rescale(ratio)
 
-    def act(self, obs: np.ndarray, *, explore: bool, generator: torch.Generator) -> np.ndarray:
-        """An action in [-1, 1] for one observation: (o,) -> (a,)."""
-        return (
-            self.actions(self._taken(obs)[None], explore=explore, generator=generator)[0]
-            .cpu()
-            .numpy()
-        )
+    def act(
+        self, obs: np.ndarray, *, explore: bool = False, generator: torch.Generator | None = None
+    ) -> np.ndarray:
+        """`actions` for one observation: (o,) -> (a,)."""
+        one = self._taken(obs)[None]
+        return self.actions(one, explore=explore, generator=generator)[0].cpu().numpy()
 
     @torch.no_grad()
-    def actions(self, obs: Tensor, *, explore: bool, generator: torch.Generator) -> Tensor:
-        """Actions in [-1, 1] for a batch of observations: (b, o) -> (b, a)."""
+    def actions(
+        self, obs: Tensor, *, explore: bool = False, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Actions in [-1, 1] for a batch of observations: (b, o) -> (b, a).
+
+        Without a generator equal observations get equal actions at every call.
+        """
+        if generator is None:
+            if explore:
+                hint = "pass generator=torch.Generator(agent.device)"
+                raise UserError(f"exploring draws anew at every call; {hint}, and keep it")
+            # Some policies draw candidates though they do not explore.
+            generator = torch.Generator(self.device).manual_seed(0)
         seen = self.normalizer.normalize_obs(obs)
         return self.actor.act(seen, self._rank, explore=explore, generator=generator)
 
@@ -100,7 +116,7 @@ class Agent(nn.Module):
         return self.critic.risk(obs, action, measure, fixed=fixed, target=target)
 
     def q(self, obs: Tensor, action: Tensor) -> Tensor:
-        """The mean return: (b,). Draws nothing."""
+        """The mean return, of CDQ the value it uses, its heads' minimum: (b,). Draws nothing."""
         seen, action = self._checked(obs, action)
         return self.normalizer.in_task_units(self.critic.mean(seen, action))
 
@@ -114,12 +130,12 @@ class Agent(nn.Module):
         self,
         obs: Tensor,
         action: Tensor,
-        tau: Tensor,
+        tau: Numbers,
         *,
         calibrated: bool = False,
         graph: bool = False,
     ) -> Tensor:
-        """Quantiles of the return at levels tau (b or 1, k): (b, k).
+        """Quantiles of the return at levels tau, a number, (k,) or (b or 1, k): (b, k).
 
         With `calibrated` as `bridgerl calibrate --recalibrate` corrects them; with `graph` they
         can be differentiated, by observations and actions among others.
@@ -127,19 +143,12 @@ class Agent(nn.Module):
         seen, action = self._checked(obs, action)
         z = self.critic.quantiles(seen, action, tau, graph=graph)
         z = self.normalizer.in_task_units(z)
-        return self._calibrate(z, tau.to(z)) if calibrated else z
-
-    def _calibrate(self, z: Tensor, tau: Tensor) -> Tensor:
-        """Shift every quantile by what its level lacks, and put them in order again."""
+        if not calibrated:
+            return z
         if self.shifts is None:
             hint = "run bridgerl calibrate RUN --recalibrate, then load_agent"
             raise UserError(f"these weights were not recalibrated; {hint}")
-        k, tau = len(self.shifts), tau.expand_as(z)
-        at = (tau * k - 0.5).clamp(0, k - 1)
-        low = at.long().clamp(max=max(k - 2, 0))
-        high = (low + 1).clamp(max=k - 1)
-        shifted = z + torch.lerp(self.shifts[low], self.shifts[high], at - low)
-        return torch.empty_like(z).scatter_(-1, tau.argsort(-1), shifted.sort(-1).values)
+        return shifted(z, as_levels(tau, z), self.shifts)
 
     def particles(self, obs: Tensor, action: Tensor, n: int) -> Tensor:
         """N equally likely returns: (b, n)."""
@@ -155,9 +164,9 @@ class Agent(nn.Module):
     def _checked(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """What the critic takes; other shapes are refused, as it joins both and would mix them."""
         obs, action = self._taken(obs), self._taken(action)
-        if self.sizes is not None:
+        if self._sizes is not None:
             batch = obs.shape[:1]
-            got, (o, a) = (tuple(obs.shape), tuple(action.shape)), self.sizes
+            got, (o, a) = (tuple(obs.shape), tuple(action.shape)), self._sizes
             if got != ((*batch, o), (*batch, a)):
                 wanted = f"observations must be of shape (b, {o}) and actions of shape (b, {a})"
                 raise UserError(f"{wanted}, got {got[0]} and {got[1]}; are they swapped?")
@@ -213,7 +222,13 @@ class Agent(nn.Module):
 
     def worst_streak(self) -> torch.Tensor:
         """The longest run of updates lost to non-finite numbers, over all optimisers."""
-        return torch.stack([o.worst_streak for o in self._optimizers]).max()
+        return torch.stack([o.worst_streak for o in self.optimizers]).max()
+
+    def played(self, state: Mapping[str, T]) -> dict[str, T]:
+        """The part of a state, by name, that playing needs: not what optimisers and noise keep."""
+        idle = [name for name, m in self.named_modules() if getattr(m, "training_only", False)]
+        prefixes = tuple(f"{name}." for name in idle)
+        return {name: value for name, value in state.items() if not name.startswith(prefixes)}
 
     def get_extra_state(self) -> Any:
         """The update counter travels with the weights."""
@@ -224,23 +239,28 @@ class Agent(nn.Module):
         self.updates = int(state)
 
 
-def plays(name: str) -> bool:
-    """Whether playing needs this tensor of an agent's state: not what optimisers and noise keep."""
-    return ".optimizer." not in name and ".held." not in name
-
-
 def build_agent(
-    actor: ActorConfig,
-    critic: CriticConfig,
+    actor: ActorConfig | str,
+    critic: CriticConfig | str,
     spec: EnvSpec,
     streams: Streams,
     normalizer: Normalizer | None = None,
+    *,
+    preset: str = "lite",
 ) -> Agent:
-    """Turn two configs into an agent; a critic starts the same whatever the actor."""
+    """An agent from configs, or from names such as "sac" and "dbc": a preset's settings for a task.
+
+    With a name the preset's normaliser comes too, if none is given; it learns by `begin` and
+    `observe`. A critic starts the same whatever the actor.
+    """
+    if isinstance(actor, str) or isinstance(critic, str):
+        run = completed(spec.env_id, actor, critic, preset)
+        actor, critic = run.actor, run.critic
+        normalizer = normalizer or build_normalizer(run.train, spec)
     with _initial_weights("actor", streams):
         built_actor = actor.build(spec, streams)
     built_critic = build_critic(critic, spec, streams)
-    agent = Agent(
+    return Agent(
         built_actor,
         built_critic,
         streams,
@@ -248,9 +268,8 @@ def build_agent(
         target_every=critic.target_every,
         normalizer=normalizer,
         risk=parse(actor.risk),
+        sizes=(spec.obs_dim, spec.action_dim),
     )
-    agent.sizes = spec.obs_dim, spec.action_dim
-    return agent
 
 
 def build_normalizer(train: TrainConfig, spec: EnvSpec) -> Normalizer:
@@ -261,11 +280,14 @@ def build_normalizer(train: TrainConfig, spec: EnvSpec) -> Normalizer:
     return Normalizer(obs, ReturnScale(*how) if scaled else None)
 
 
-def build_critic(critic: CriticConfig | str, spec: EnvSpec, streams: Streams) -> Critic:
-    """A critic for any loop, from its config or from its name in the preset `lite`."""
-    config = resolve(spec.env_id, critic=critic).critic if isinstance(critic, str) else critic
+def build_critic(
+    critic: CriticConfig | str, spec: EnvSpec, streams: Streams, *, preset: str = "lite"
+) -> Critic:
+    """A critic for any loop, from its config or from its name and a preset."""
+    if isinstance(critic, str):
+        critic = resolve(spec.env_id, critic=critic, preset=preset).critic
     with _initial_weights("critic", streams):
-        return config.build(spec, streams)
+        return critic.build(spec, streams)
 
 
 @contextmanager

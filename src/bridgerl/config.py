@@ -3,7 +3,6 @@
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import Unregistered, UserError, choose, require, require_name, require_seeds
 from bridgerl.ops.measures import parse
+from bridgerl.registry import Registry
 from bridgerl.settings.codec import change_fields
 from bridgerl.settings.codec import decode_fields as decode_fields
 from bridgerl.settings.codec import encode_part as encode_part
@@ -40,7 +40,8 @@ class TrainConfig:
     n_envs: int = 1
     """Environments that take turns; there are as many updates per step of each as with one."""
     n_step: int = 1
-    """Rewards in a target before it bootstraps; SAC's entropy of the steps between is left out."""
+    """Rewards that a target adds up before it uses the critic's value. SAC's entropy of the steps
+    between is left out."""
     discount: float = 0.99
     """Discount of future rewards."""
     normalize_obs: bool = False
@@ -244,11 +245,11 @@ class RunConfig:
         return self.out / env / setting / f"seed{self.seed}"
 
 
-def _name_of(config: object, table: Mapping[str, Any]) -> str:
-    for name, cls in table.items():
-        if cls is type(config):
-            return name
-    raise UserError(f"{config!r} is not the config of a registered actor or critic")
+def _name_of(config: object, table: Registry[Any]) -> str:
+    name = table.name_of(config)
+    if name is None:
+        raise UserError(f"{config!r} is not the config of a registered actor or critic")
+    return name
 
 
 def checked(config: object) -> RunConfig:

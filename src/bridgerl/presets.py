@@ -1,47 +1,43 @@
 """Named defaults as data: per preset, per actor-critic pair, per environment."""
 
 import shlex
-from typing import Any
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
-from bridgerl.actors import ACTORS
+from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.config import SECTIONS, RunConfig, encode
-from bridgerl.critics import CRITICS
+from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import choose
+from bridgerl.registry import Registry
 from bridgerl.settings.lengths import save_every_of, warmup_of
 
+T = TypeVar("T")
 Overrides = dict[str, Any]
 
 PAPER_TASKS = ("Ant-v5", "HalfCheetah-v5", "Hopper-v5", "Humanoid-v5", "Walker2d-v5")
 
-# What everything that reads observations shares under `lite`, and every critic.
 _ACTOR = {"hidden": (128, 128), "lr": 1e-3}
-_CRITIC = {"hidden": (128, 128), "lr": 1e-3, "z_scale": 30.0}
 
 PRESETS: dict[str, Overrides] = {
     # The paper's tables; its gaps filled as DECISIONS.md tells.
     "paper": {},
-    # What a person runs on a CPU. One size, rate and scale for every critic, so that two settings
-    # differ by their critics alone; chosen by return after minutes of one core.
+    # What a person runs on a CPU. One size, rate and scale for every critic, other packages' too as
+    # far as they have such fields, so that two settings differ by their critics alone; chosen by
+    # return after minutes of one core.
     "lite": {
         "train": {"normalize_obs": True},
         "actor.sac": _ACTOR,
         "actor.td3": _ACTOR,
         "actor.qvpo": {"hidden": (128, 128), "diffusion_steps": 10}
         | {"n_train": 8, "n_play": 8, "n_uniform": 4},
-        "critic.cdq": _CRITIC,
-        "critic.dsac": _CRITIC,
-        "critic.iqn": _CRITIC
-        | {"merged": (64,), "n_target": 16, "n_online": 16, "n_actor": 8, "n_rank": 8}
+        "critic": {"hidden": (128, 128), "lr": 1e-3, "z_scale": 30.0},
+        "critic.iqn": {"merged": (64,), "n_target": 16, "n_online": 16, "n_actor": 8, "n_rank": 8}
         | {"stratified": True, "shared_levels": True},
-        "critic.tqc": _CRITIC,
-        "critic.vf": _CRITIC
-        | {"velocity_weight": 0.1, "discounted_velocity": True, "masked_velocity": True},
+        "critic.vf": {"velocity_weight": 0.1, "discounted_velocity": True, "masked_velocity": True},
         # Its denoiser runs at every step of every draw.
-        "critic.vdrl": _CRITIC
-        | {"hidden": (64, 64), "z_scale": 100.0, "diffusion_steps": 10, "bounded": True}
-        | {"n_target": 4, "n_actor": 2, "n_rank": 2},
-        "critic.dbc": _CRITIC
-        | {"network": "factored", "particle": (16, 16)}
+        "critic.vdrl": {"hidden": (64, 64), "z_scale": 100.0, "diffusion_steps": 10}
+        | {"bounded": True, "n_target": 4, "n_actor": 2, "n_rank": 2},
+        "critic.dbc": {"network": "factored", "particle": (16, 16)}
         | {"n_target": 12, "n_online": 12, "n_actor": 4, "n_rank": 8, "actor_steps": 1}
         | {"stratified": True, "shared_levels": True}
         | {"bridge_input": "self", "anchor_weight": 0.0},
@@ -71,7 +67,7 @@ TASKS: dict[str, Overrides] = {
 
 PAIRS: dict[tuple[str, str], Overrides] = {
     # TD3's authors let the policy maximise the first head, SAC's the minimum.
-    ("td3", "cdq"): {"critic": {"actor_q": "first"}},
+    ("td3", "cdq"): {"critic.cdq": {"actor_q": "first"}},
 }
 
 
@@ -91,17 +87,44 @@ def resolve(env: str, actor: str = "sac", critic: str = "dbc", preset: str = "li
     steps = [layer["steps"] for layer in layers if "steps" in layer]
     return RunConfig(
         env=env,
-        actor=choose("actor", actor, ACTORS)(**_merged(layers, "actor", f"actor.{actor}")),
-        critic=choose("critic", critic, CRITICS)(**_merged(layers, "critic", f"critic.{critic}")),
+        actor=_part(layers, "actor", actor, ACTORS),
+        critic=_part(layers, "critic", critic, CRITICS),
         preset=preset,
         steps=(steps or [RunConfig.steps])[-1],
         **{name: section(**_merged(layers, name)) for name, section in SECTIONS.items()},
     )
 
 
-def _merged(layers: list[Overrides], *keys: str) -> Overrides:
-    """One section's values; later layers win, and in a layer later keys."""
-    return {k: v for layer in layers for key in keys for k, v in layer.get(key, {}).items()}
+def completed(
+    env: str, actor: ActorConfig | str, critic: CriticConfig | str, preset: str
+) -> RunConfig:
+    """`resolve` by names, but for the parts that are configs already."""
+    parts = {"actor": actor, "critic": critic}
+    given = {key: part for key, part in parts.items() if not isinstance(part, str)}
+    # Their names count, too: something may be said of the pair.
+    own = {"actor": ACTORS.name_of(actor), "critic": CRITICS.name_of(critic)}
+    names = {key: own[key] if key in given else part for key, part in parts.items()}
+    known = {key: name for key, name in names.items() if name is not None}
+    return replace(resolve(env, **known, preset=preset), **given)
+
+
+def _part(layers: list[Overrides], part: str, name: str, table: Registry[T]) -> T:
+    """The actor or critic of a name; later layers win, and in a layer what is said of it alone.
+
+    Of what is said of all, it takes the fields that it has.
+    """
+    kind = choose(part, name, table)
+    known = {field.name for field in fields(kind)}  # pyright: ignore[reportArgumentType]
+    values: Overrides = {}
+    for layer in layers:
+        values |= {k: v for k, v in layer.get(part, {}).items() if k in known}
+        values |= layer.get(f"{part}.{name}", {})
+    return kind(**values)
+
+
+def _merged(layers: list[Overrides], key: str) -> Overrides:
+    """One section's values; later layers win."""
+    return {k: v for layer in layers for k, v in layer.get(key, {}).items()}
 
 
 def command_of(config: RunConfig) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import TypeVar
 
+from bridgerl.errors import UserError
+
 T = TypeVar("T")
 
 
@@ -32,6 +34,8 @@ class Registry(MutableMapping[str, type[T]]):
         return found
 
     def __setitem__(self, name: str, value: type[T]) -> None:
+        if problem := self._name_problem(name) or self._kind_problem(value):
+            raise UserError(f"{name!r} = {value!r} {problem}")
         self._entries[name] = value
 
     def __delitem__(self, name: str) -> None:
@@ -42,6 +46,10 @@ class Registry(MutableMapping[str, type[T]]):
 
     def __len__(self) -> int:
         return len(self._all())
+
+    def name_of(self, value: object) -> str | None:
+        """The name of a config's class, if it has one."""
+        return next((name for name, kind in self.items() if kind is type(value)), None)
 
     def _all(self) -> dict[str, type[T] | EntryPoint]:
         if not self._complete:
@@ -54,15 +62,26 @@ class Registry(MutableMapping[str, type[T]]):
 
     def _take(self, entry: EntryPoint) -> str | None:
         """Add a plugin, or say why not: a broken one must not break the program."""
-        if re.fullmatch(r"[a-z][a-z0-9_]{0,31}", entry.name) is None:
-            return "needs a name of at most 32 small letters, digits and _"
+        if problem := self._name_problem(entry.name):
+            return problem
         if entry.name in self._entries:
             return "has a name that is taken"
         try:
             found = entry.load()
         except Exception as error:
             return f"cannot be loaded ({type(error).__name__}: {error})"
-        if not (isinstance(found, type) and issubclass(found, self._kind)):
-            return f"is no {self._kind.__name__}"
+        if problem := self._kind_problem(found):
+            return problem
         self._entries[entry.name] = found
         return None
+
+    @staticmethod
+    def _name_problem(name: object) -> str | None:
+        """Names become parts of flags and of paths."""
+        ok = isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9_]{0,31}", name)
+        return None if ok else "needs a name of at most 32 small letters, digits and _"
+
+    def _kind_problem(self, found: object) -> str | None:
+        if isinstance(found, type) and issubclass(found, self._kind):
+            return None
+        return f"is no {self._kind.__name__}: name the class of the settings, which has `build`"

@@ -20,6 +20,7 @@ from bridgerl.agent import Agent, build_agent
 from bridgerl.config import decode, encode
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError
+from bridgerl.ops import quantile
 from bridgerl.presets import PRESETS, resolve
 from bridgerl.runs.tensors import pack, unpack
 from bridgerl.streams import Streams
@@ -108,7 +109,12 @@ def test_critic_loss_reaches_every_online_and_no_target_weight(name: str) -> Non
 
 
 @for_critics
-def test_what_an_update_differentiates_has_the_gradient_of_the_loss(name: str) -> None:
+@pytest.mark.parametrize("few", [quantile.FEW_TARGETS, 0], ids=["few targets", "many"])
+def test_what_an_update_differentiates_has_the_gradient_of_the_loss(
+    name: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # From some number of targets on they must ascend; here they count as many, whatever theirs is.
+    monkeypatch.setattr(quantile, "FEW_TARGETS", few)
     streams = Streams(0)
     critic, batch = make_agent("sac", name, streams).critic, make_batch()
     batch = batch._replace(reward=30 * batch.reward)  # Beyond the parabola of a Huber loss, too.
@@ -172,6 +178,8 @@ def test_risk_has_a_graph_and_fixed_values_or_is_refused(name: str) -> None:
     if not CRITICS[name].distributional:
         with pytest.raises(UserError, match="knows no distribution"):
             critic.risk(batch.obs, batch.action, "cvar:0.1")
+        mean = critic.risk(batch.obs, batch.action, "mean", fixed=True)
+        assert torch.equal(mean, critic.q(batch.obs, batch.action))
         return
     critic.update(batch, make_boot())
     action = batch.action.clone().requires_grad_()
@@ -315,7 +323,7 @@ def test_bootstrap_values_come_from_the_target_network(actor: str, critic: str) 
         before = agent._target_q(batch.obs, batch.action)
         agent.critic.optimizer.flat.mul_(0.5)
         assert torch.equal(before, agent._target_q(batch.obs, batch.action))
-        agent.critic._target_flat.vector.mul_(0.5)
+        agent.critic.follower.flat.mul_(0.5)
         assert not torch.equal(before, agent._target_q(batch.obs, batch.action))
 
 
@@ -326,8 +334,19 @@ def test_a_copy_learns_the_same_and_apart(actor: str, critic: str) -> None:
     other = learn(copy.deepcopy(agent), (0, 0))
     assert torch.equal(before, agent.actor.optimizer.flat)
     assert_same(snapshot(learn(agent, (0, 0))), snapshot(other))
-    with pytest.raises(TypeError, match="built with"):
-        other.double()
+
+
+@for_pairs
+def test_an_agent_refuses_to_move_and_is_whole_after_it(actor: str, critic: str) -> None:
+    agent = learn(make_agent(actor, critic), (0,))
+    before, other = snapshot(agent), copy.deepcopy(agent)
+    for part in (agent, agent.actor, agent.critic, agent.critic.optimizer):
+        for move in (part.double, partial(part.to, "meta")):
+            with pytest.raises(TypeError, match="built with"):
+                move()
+    assert_same(before, snapshot(agent))
+    assert agent.float().to(agent.device) is agent
+    assert_same(snapshot(learn(agent, (1,))), snapshot(learn(other, (1,))))
 
 
 @for_pairs

@@ -179,12 +179,12 @@ def test_actions_stay_within_bounds() -> None:
 def test_target_policy_follows_every_update() -> None:
     actor, batch = _actor({"polyak": 0.25}), _batch()
     for _ in range(3):
-        before = actor._target_flat.vector.clone()
+        before = actor.follower.flat.clone()
         actor.update(batch, _value)
         followed = 0.75 * before + 0.25 * actor.optimizer.flat
-        torch.testing.assert_close(actor._target_flat.vector, followed)
+        torch.testing.assert_close(actor.follower.flat, followed)
         held = torch.cat([p.reshape(-1) for p in actor.target_net.parameters()])
-        assert torch.equal(held, actor._target_flat.vector)
+        assert torch.equal(held, actor.follower.flat)
 
 
 @pytest.mark.parametrize("name", list(CRITICS))
@@ -247,7 +247,7 @@ def _actor(case: dict[str, Any]) -> QVPO:
     assert isinstance(actor, QVPO)
     g = torch.Generator().manual_seed(2)
     with torch.no_grad():
-        for flat in (actor.optimizer.flat, actor._target_flat.vector):
+        for flat in (actor.optimizer.flat, actor.follower.flat):
             flat.mul_(2).add_(0.2 * torch.randn(flat.shape, generator=g))
     return actor
 

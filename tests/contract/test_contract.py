@@ -52,7 +52,7 @@ def test_td3_bootstraps_from_its_target_policy_with_clipped_noise() -> None:
     agent, batch = make_agent("td3", "cdq"), make_batch(20_000)
     assert isinstance(agent.actor, TD3)
     with torch.no_grad():
-        agent.actor._target_flat.vector.mul_(0.5)
+        agent.actor.follower.flat.mul_(0.5)
         boot = agent.actor.bootstrap(batch.next_obs, agent.critic.q)
         noise = boot.action - agent.actor.target_net(batch.next_obs).tanh()
     assert noise.abs().max().item() == pytest.approx(0.5, abs=1e-6)
@@ -79,7 +79,7 @@ def test_td3_moves_policy_and_its_target_every_second_time_only() -> None:
     actor = dataclasses.replace(config.actor, polyak=0.25)
     agent, batch = build_agent(actor, config.critic, SPEC, Streams(0)), make_batch()
     assert isinstance(agent.actor, TD3)
-    policy, target = agent.actor.optimizer.flat, agent.actor._target_flat.vector
+    policy, target = agent.actor.optimizer.flat, agent.actor.follower.flat
     for update in range(1, 5):
         before, target_before = policy.clone(), target.clone()
         agent.update(batch)

@@ -85,8 +85,8 @@ def test_statistics_of_the_target_follow_by_its_rate(critic: str) -> None:
     learner = make("sac", critic, "batchnorm")[0].critic
     learner.update(make_batch(), make_boot())
     learner.track()
-    rate = learner._polyak
-    pairs = [(s, f) for s, f in learner._statistics if f.dim() > 0 and s.any()]
+    rate = learner.follower.rate
+    pairs = [(s, f) for s, f in learner.follower.statistics if f.dim() > 0 and s.any()]
     assert pairs
     started_at_zero = [(s, f) for s, f in pairs if f.abs().max() < 0.9]
     for slow, fast in started_at_zero:

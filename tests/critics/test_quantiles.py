@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -47,13 +48,38 @@ def test_an_agents_graph_goes_through_its_normaliser() -> None:
     torch.testing.assert_close(slope[:, 0].sum(), (ahead - behind) / 2e-2, rtol=0.05, atol=1e-3)
 
 
+@pytest.mark.parametrize(
+    "tau",
+    [[0.1, 0.5, 0.9], (0.1, 0.5, 0.9), np.array([0.1, 0.5, 0.9]), [[0.1, 0.5, 0.9]] * 4, TAU[0]],
+    ids=["list", "tuple", "array", "rows", "vector"],
+)
+def test_levels_are_taken_as_people_write_them(tau: Any) -> None:
+    agent, batch = make_agent("sac", "dbc"), make_batch(4)
+    agent.shifts = torch.tensor([-1.0, 2.0])
+    for calibrated in (False, True):
+        z, wanted = (
+            agent.quantiles(batch.obs, batch.action, levels, calibrated=calibrated)
+            for levels in (tau, TAU)
+        )
+        torch.testing.assert_close(z, wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_one_level_is_a_column() -> None:
+    agent, batch = make_agent("sac", "dbc"), make_batch(4)
+    z = agent.quantiles(batch.obs, batch.action, 0.5)
+    assert torch.equal(z, agent.quantiles(batch.obs, batch.action, torch.tensor([[0.5]])))
+
+
 BAD: dict[str, tuple[Any, str]] = {
-    "zero": ((None, None, [[0.0]]), "within (0, 1) and of shape (b or 1, k), got [[0.0]]"),
-    "one": ((None, None, [[1.0]]), "within (0, 1)"),
-    "one in float32": ((None, None, [[1 - 1e-12]]), "within (0, 1)"),
-    "nan": ((None, None, [[float("nan")]]), "within (0, 1)"),
-    "a vector": ((None, None, [0.5]), "of shape (b or 1, k)"),
-    "too many rows": ((None, None, [[0.5]] * 3), "of shape (b or 1, k)"),
+    "zero": ((None, None, [[0.0]]), "levels must be within (0, 1), got 0"),
+    "one": ((None, None, [[0.5, 1.0, 2.0]]), "within (0, 1), got 1"),
+    "one in float32": ((None, None, [[1 - 1e-12]]), "within (0, 1), got 1"),
+    "nan": ((None, None, [[float("nan")]]), "within (0, 1), got nan"),
+    "per cent": ((None, None, 5), "within (0, 1), got 5"),
+    "too many rows": ((None, None, [[0.5]] * 3), "or, with 4 observations, (4, k), got (3, 1)"),
+    "too many axes": ((None, None, [[[0.5]]]), "must be of shape (k,), (1, k) or"),
+    "words": ((None, None, ["half"]), "levels must be numbers, e.g. [0.1, 0.5, 0.9]: "),
+    "rows of two lengths": ((None, None, [[0.5], [0.1, 0.2]]), "levels must be numbers"),
     "one observation": (((3,), None, [[0.5]]), "of shape (b, o) and actions of shape (b, a), got"),
     "other batches": ((None, (3, 2), [[0.5]]), "got (4, 3) and (3, 2)"),
 }
@@ -64,7 +90,6 @@ BAD: dict[str, tuple[Any, str]] = {
 def test_arguments_that_do_not_fit_are_refused_in_words(name: str, case: str) -> None:
     (obs, action, tau), fragment = BAD[case]
     critic = make_agent("sac", name).critic
-    levels = torch.tensor(tau, dtype=torch.float64)
     with pytest.raises(UserError) as caught:
-        critic.quantiles(torch.zeros(obs or (4, 3)), torch.zeros(action or (4, 2)), levels)
+        critic.quantiles(torch.zeros(obs or (4, 3)), torch.zeros(action or (4, 2)), tau)
     assert fragment in str(caught.value)

@@ -33,7 +33,6 @@ from bridgerl.agent import build_agent
 from bridgerl.critics import CRITICS
 from bridgerl.critics.cdq import CDQConfig
 from bridgerl.errors import BridgeError, NumericFault, StorageFault, UserError
-from bridgerl.nn.flat import GuardedAdam
 from bridgerl.sb3 import CDQ, DBC, ActorCritic, files
 from bridgerl.sb3.policy import to_batch
 from bridgerl.sb3.settings import UNNAMED, env_id
@@ -228,7 +227,7 @@ def test_truncation_bootstraps_and_termination_does_not() -> None:
 
 
 def _rates(model: ActorCritic) -> set[float]:
-    return {m.lr for m in model.agent.modules() if isinstance(m, GuardedAdam)}
+    return {optimizer.lr for optimizer in model.agent.optimizers}
 
 
 def test_the_learning_rate_is_each_parts_own_or_everybodys() -> None:

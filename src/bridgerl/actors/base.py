@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from bridgerl.actors.settings import ActorConfig, TargetActorConfig
-from bridgerl.nn.flat import Flat, GuardedAdam, polyak_
-from bridgerl.nn.trunk import batch_norms, joint, paired_statistics
+from bridgerl.nn.flat import Follower, GuardedAdam, Pinned
+from bridgerl.nn.trunk import batch_norms, joint
 from bridgerl.types import Batch, Bootstrap, Metrics, QFn
 
 
-class Actor(nn.Module, ABC):
+class Actor(Pinned, ABC):
     """A policy over actions in [-1, 1]. Authors write `act`, `bootstrap` and `loss`."""
 
     follows_gradient: ClassVar[bool] = True
@@ -37,15 +37,20 @@ class Actor(nn.Module, ABC):
         """The next action a critic's target is built on. Called without gradients."""
 
     @abstractmethod
-    def loss(self, batch: Batch, q: QFn) -> tuple[Tensor, Metrics]:
-        """The policy loss of one batch."""
+    def loss(self, batch: Batch, q: QFn) -> tuple[Tensor, Metrics, *tuple[Tensor, ...]]:
+        """The policy loss of one batch, what the log shows, and what `learn_beside` is to get."""
+
+    def learn_beside(self, *lessons: Tensor) -> Metrics:
+        """After the policy's step: let what else is learnt, e.g. a temperature, have its own."""
+        return {}
 
     def update(self, batch: Batch, q: QFn) -> Metrics:
         """One gradient step on the policy; the critic behind q gets no gradient."""
         with joint(self._norms):
-            loss, metrics = self.loss(batch, q)
+            loss, metrics, *lessons = self.loss(batch, q)
         norm = self.optimizer.step(loss)
-        return metrics | {"actor/loss": loss.detach(), "actor/grad_norm": norm}
+        metrics |= {"actor/loss": loss.detach(), "actor/grad_norm": norm}
+        return metrics | self.learn_beside(*lessons)
 
 
 class TargetActor(Actor, ABC):
@@ -54,14 +59,10 @@ class TargetActor(Actor, ABC):
     def __init__(self, config: TargetActorConfig, net: nn.Module) -> None:
         super().__init__(config, net)
         self.target_net = deepcopy(net).requires_grad_(False)
-        self._target_flat = Flat(self.target_net.parameters())
-        self._statistics = paired_statistics(self.target_net, net)
-        self._polyak = config.polyak
+        self.follower = Follower(self.target_net, net, self.optimizer, config.polyak)
 
     def update(self, batch: Batch, q: QFn) -> Metrics:
         """The policy step, then the target policy follows."""
         metrics = super().update(batch, q)
-        polyak_(self._target_flat.vector, self.optimizer.flat, self._polyak)
-        for slow, fast in self._statistics:
-            polyak_(slow, fast, self._polyak)
+        self.follower.step()
         return metrics

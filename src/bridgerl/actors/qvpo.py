@@ -50,12 +50,12 @@ class QVPOConfig(TargetActorConfig):
     n_uniform: int = 10
     """Uniform actions per state that are imitated too: the entropy term."""
     entropy: float = 0.02
-    """Weight of each uniform action at the start, as a share of its state's advantage."""
+    """Weight of a uniform action at the start, where the best action of its state counts 1."""
     entropy_end: float = 0.002
-    """Floor of the weight of uniform actions; a start below it stays as it is."""
+    """Smallest weight of a uniform action later; a start below it stays as it is."""
     entropy_updates: int | None = None
-    """Actor updates over which the weight of uniform actions falls to zero, but for its floor;
-    None: those of the run as it was begun, or a million where nobody knows them."""
+    """Actor updates in which that weight would fall to zero, if entropy-end did not stop it. None:
+    those of the run as it was begun; without a run, a million."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,6 +81,8 @@ class QVPO(TargetActor):
     """Policy: denoise Gaussian noise to an action; loss: advantage-weighted noise prediction."""
 
     follows_gradient = False
+    net: Denoiser
+    target_net: Denoiser
     n_updates: Tensor
 
     def __init__(self, config: QVPOConfig, spec: EnvSpec, streams: Streams) -> None:
@@ -129,7 +131,7 @@ class QVPO(TargetActor):
             k = torch.randint(c.diffusion_steps, weight.shape, generator=g, device=obs.device)
             eps = torch.randn(goals.shape, generator=g, device=obs.device)
             x = self.diffusion.diffuse(goals, eps, k)
-        error = self.net(self.net.begin(obs), x, k) - eps  # pyright: ignore[reportCallIssue]
+        error = self.net(self.net.begin(obs), x, k) - eps
         loss = (weight[..., None] * error.square()).mean()
         return loss, {
             "actor/advantage": advantage.mean(),
@@ -152,7 +154,7 @@ class QVPO(TargetActor):
 
     def _sample(
         self,
-        net: nn.Module,
+        net: Denoiser,
         obs: Tensor,
         n: int,
         generator: torch.Generator,
@@ -163,7 +165,6 @@ class QVPO(TargetActor):
         b = obs.shape[0]
         shape = (self.config.diffusion_steps, 1 if shared else b, n, self.action_dim)
         noise = torch.randn(shape, generator=generator, device=obs.device).expand(-1, b, -1, -1)
-        assert isinstance(net, Denoiser)
         with torch.no_grad():
             return self.diffusion.denoise(
                 partial(net, net.begin(obs)),

@@ -130,20 +130,19 @@ class SAC(Actor):
         action, log_prob = self._sample(next_obs, self._target_noise)
         return Bootstrap(action, self.temperature.value * log_prob)
 
-    def loss(self, batch: Batch, q: QFn) -> tuple[Tensor, Metrics]:
-        """mean(temperature * log pi(a|s) - Q(s, a)) with a reparameterised."""
+    def loss(self, batch: Batch, q: QFn) -> tuple[Tensor, Metrics, Tensor]:
+        """mean(temperature * log pi(a|s) - Q(s, a)) with a reparameterised; mean log pi besides."""
         action, log_prob = self._sample(batch.obs, self._policy_noise)
         temperature = self.temperature.value
         loss = (temperature * log_prob - q(batch.obs, action)).mean()
-        return loss, {
-            "actor/log_prob": log_prob.detach().mean(),
-            "actor/temperature": temperature,
-        }
+        mean_log_prob = log_prob.detach().mean()
+        metrics = {"actor/log_prob": mean_log_prob, "actor/temperature": temperature}
+        return loss, metrics, mean_log_prob
 
-    def update(self, batch: Batch, q: QFn) -> Metrics:
-        """The policy step, then the temperature step on the same log probabilities."""
-        metrics = super().update(batch, q)
-        return metrics | self.temperature.update(metrics["actor/log_prob"])
+    def learn_beside(self, *lessons: Tensor) -> Metrics:
+        """The temperature's step, on the log probabilities of the policy's."""
+        (mean_log_prob,) = lessons
+        return self.temperature.update(mean_log_prob)
 
     def _parameters_at(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = self.net(obs).chunk(2, -1)
@@ -159,6 +158,7 @@ class SAC(Actor):
 class HeldNoise(nn.Module):
     """The noise that is held: a seed, as every row of a batch needs weights of its own."""
 
+    training_only = True
     seed: Tensor
     age: Tensor
 

@@ -11,34 +11,36 @@ from torch import Tensor, nn
 
 from bridgerl.critics.settings import CriticConfig as CriticConfig
 from bridgerl.errors import UserError
-from bridgerl.nn.flat import Flat, GuardedAdam, polyak_
-from bridgerl.nn.trunk import batch_norms, joint, mated, paired_statistics
-from bridgerl.ops.levels import midpoint_levels
+from bridgerl.nn.flat import Follower, GuardedAdam, Pinned
+from bridgerl.nn.trunk import batch_norms, joint, mated
+from bridgerl.ops.levels import Numbers, as_levels, midpoint_levels
 from bridgerl.ops.measures import Measure, parse
 from bridgerl.ops.quantile import QuantileCost, quantile_huber, quantile_surrogate
+from bridgerl.ops.risk import levels, risk_at
 from bridgerl.types import Batch, Bootstrap, Metrics
 
 WIDE_KAPPA = 0.5
 """Share of the deviation of one state's return above which kappa is called too wide."""
 CERTAIN = 0.02
 """Share of its size below which a return varies too little for its distribution to matter."""
+RISK_LEVELS = 32
+"""Midpoint levels behind a measure of risk, where a critic has no rule of its own."""
 
 
-class Critic(nn.Module, ABC):
+class Critic(Pinned, ABC):
     """A value with its own learning rule. Authors write `loss` and `q`."""
 
-    mean_of: ClassVar[int] = 0
-    """Particles whose mean is the critic's mean return; 0 where `q_rank` is that mean."""
+    mean_particles: ClassVar[int | None] = None
+    """Particles whose mean is the critic's mean return; None where `q_rank` is that mean."""
 
     def __init__(self, config: CriticConfig, online: nn.Module) -> None:
         super().__init__()
         self.online = online
         self.target = deepcopy(online).requires_grad_(False)
-        self._target_flat = Flat(self.target.parameters())
         self._norms = batch_norms(self.online), batch_norms(self.target)
-        self._statistics = paired_statistics(self.target, self.online)
-        self._polyak = config.polyak
+        self._distributional = config.distributional
         self.optimizer = GuardedAdam.of(config, online)
+        self.follower = Follower(self.target, self.online, self.optimizer, config.polyak)
 
     @abstractmethod
     def loss(self, batch: Batch, boot: Bootstrap) -> Tensor:
@@ -72,9 +74,9 @@ class Critic(nn.Module, ABC):
     @torch.no_grad()
     def mean(self, obs: Tensor, action: Tensor) -> Tensor:
         """The mean return for whoever asks, (b,): what ranks may be cheaper and less exact."""
-        if self.mean_of:
-            return self.particles(obs, action, self.mean_of).mean(1)
-        return self.q_rank(obs, action)
+        if self.mean_particles is None:
+            return self.q_rank(obs, action)
+        return self.particles(obs, action, self.mean_particles).mean(1)
 
     def risk(
         self,
@@ -94,24 +96,33 @@ class Critic(nn.Module, ABC):
     def _risk(
         self, obs: Tensor, action: Tensor, measure: Measure, *, fixed: bool, target: bool
     ) -> Tensor:
-        raise UserError(f"{type(self).__name__} knows no distribution, so it has no {measure}")
+        """Of the quantiles at fixed levels, or of a point value, whose only measure is the mean."""
+        if self._distributional and type(self)._quantiles is not Critic._quantiles:
+            tau = levels(measure, midpoint_levels(RISK_LEVELS)[None].to(obs))
+            return risk_at(measure, self._quantiles(obs, action, tau, target=target))
+        if measure.is_mean:
+            return self.q(obs, action, target=target)
+        hint = "take dbc, say, or give yours `_quantiles` and its config `distributional = True`"
+        what = f"{type(self).__name__} knows no distribution, so it has no {measure}"
+        raise UserError(f"{what}; {hint}")
 
     def quantiles(
         self,
         obs: Tensor,
         action: Tensor,
-        tau: Tensor,
+        tau: Numbers,
         *,
         target: bool = False,
         graph: bool = False,
     ) -> Tensor:
-        """Z_tau(s, a) at levels tau in (0, 1): (b or 1, k) -> (b, k).
+        """Z_tau(s, a) at levels tau in (0, 1), a number, (k,) or (b or 1, k): (b, k).
 
         With `graph` it can be differentiated: by observations, actions, levels where the critic
         reads them, and the online weights.
         """
+        require_pairs(obs, action)
         with torch.set_grad_enabled(graph):
-            return self._quantiles(obs, action, check_levels(tau, obs, action), target=target)
+            return self._quantiles(obs, action, as_levels(tau, obs), target=target)
 
     def _quantiles(self, obs: Tensor, action: Tensor, tau: Tensor, *, target: bool) -> Tensor:
         """Z_tau(s, a) with a graph, at checked levels; a point value is a point mass."""
@@ -156,9 +167,7 @@ class Critic(nn.Module, ABC):
 
     def track(self) -> None:
         """Move the target one Polyak step towards the online weights."""
-        polyak_(self._target_flat.vector, self.optimizer.flat, self._polyak)
-        for slow, fast in self._statistics:
-            polyak_(slow, fast, self._polyak)
+        self.follower.step()
 
 
 class QuantileCritic(Critic, ABC):
@@ -168,7 +177,10 @@ class QuantileCritic(Critic, ABC):
 
     @abstractmethod
     def loss(self, batch: Batch, boot: Bootstrap, cost: QuantileCost = quantile_huber) -> Tensor:
-        """The loss; another `cost` is a form of the quantile loss with the same gradient."""
+        """The loss; another `cost` is a form of the quantile loss with the same gradient.
+
+        Hand it targets in ascending order, as `drop_top` gives them or `sort`: it may rely on it.
+        """
 
     def objective(self, batch: Batch, boot: Bootstrap) -> Tensor:
         """The loss by slopes alone: most of its value's work is spared."""
@@ -191,18 +203,11 @@ class QuantileCritic(Critic, ABC):
         )
 
 
-def check_levels(tau: Tensor, obs: Tensor, action: Tensor) -> Tensor:
-    """Levels (b or 1, k) as observations (b, o) have them, or a refusal of what does not fit."""
-    shapes = " and ".join(str(tuple(x.shape)) for x in (obs, action))
+def require_pairs(obs: Tensor, action: Tensor) -> None:
+    """Refuse what are no observations (b, o) and actions (b, a)."""
     if not (obs.dim() == action.dim() == 2 and len(obs) == len(action)):
         wanted = "observations must be of shape (b, o) and actions of shape (b, a)"
-        raise UserError(f"{wanted}, got {shapes}")
-    levels = tau.to(obs)
-    fits = levels.dim() == 2 and len(levels) in (1, len(obs))
-    if not (fits and ((levels > 0) & (levels < 1)).all()):
-        rule = "must be within (0, 1) and of shape (b or 1, k)"
-        raise UserError(f"quantile levels {rule}, got {tau.tolist()!r:.80}")
-    return levels
+        raise UserError(f"{wanted}, got {tuple(obs.shape)} and {tuple(action.shape)}")
 
 
 def summarise(pred: Tensor, y: Tensor) -> Metrics:

@@ -1,8 +1,11 @@
 """What returns the rewards seen so far allow, for critics whose samplers need a fence."""
 
+from abc import ABC
+
 import torch
 from torch import Tensor, nn
 
+from bridgerl.critics.base import Critic
 from bridgerl.ops.targets import bellman
 from bridgerl.types import Batch, Bootstrap
 
@@ -50,3 +53,18 @@ class ReturnBounds(nn.Module):
         high = torch.maximum(self.high, forever * self.high)
         free = self.seen == 0
         return low.masked_fill(free, -torch.inf), high.masked_fill(free, torch.inf)
+
+
+class BoundedCritic(Critic, ABC):
+    """A critic whose sampler keeps returns within `bounds`, which stay open unless it is asked."""
+
+    bounds: ReturnBounds
+    bounded: bool
+
+    def see(self, batch: Batch, boot: Bootstrap) -> None:
+        """Let returns be as large as the batch's rewards allow."""
+        if self.bounded:
+            self.bounds.widen(batch, boot)
+
+    def rescale(self, ratio: float) -> None:
+        self.bounds.rescale(ratio)

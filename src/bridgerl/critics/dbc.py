@@ -5,7 +5,7 @@ level tau; M steps with exact weights walk there.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 from bridgerl.bridge.schedule import ScheduleName, make_schedule, xi
 from bridgerl.bridge.walk import Rule, Walk, draw_times, sample
 from bridgerl.critics.base import CriticConfig, QuantileCritic
-from bridgerl.critics.diagnostics import Fit, describe_fit
+from bridgerl.critics.diagnostics import describe_fit
 from bridgerl.nn.endpoint import Context, EndpointNet
 from bridgerl.nn.trunk import make_trunk
 from bridgerl.ops.levels import Levels, midpoint_levels
@@ -46,7 +46,8 @@ class DBCConfig(CriticConfig):
     n_actor: int = 64
     """Atoms per head in the value the actor maximises."""
     actor_steps: int | None = None
-    """Most steps of the walk behind that value; None, or under `path`, all M."""
+    """Bridge steps in the value that the actor maximises; fewer are cheaper. None: bridge-steps.
+    Ignored with bridge-input path."""
     n_rank: int = 64
     """Atoms per head, at fixed levels, in the value that ranks candidate actions."""
     drop: float = 12 / 128
@@ -64,9 +65,11 @@ class DBCConfig(CriticConfig):
     theta_max: float = 5.0
     """Drift rate at the end of the other schedules."""
     bridge_input: Literal["label", "self", "path"] = "label"
-    """Where z_t lies in training: before the label (the paper), before f_0, or on the walk."""
+    """What the network sees at t > 0 in training. label: a point between level and sampled target
+    (the paper). self: between level and its own prediction at t = 0. path: a point of its own
+    walk."""
     quantile_weight: float = 1.0
-    """Weight of the quantile loss; 0, with an anchor weight of 1, leaves the anchor alone."""
+    """Weight of the quantile loss. 0 trains on the anchor loss only."""
     anchor_weight: float = 0.01
     """Weight w of the anchor loss."""
     reduction: Literal["mean", "sum"] = "mean"
@@ -114,10 +117,34 @@ class DBCConfig(CriticConfig):
         return DBC(self, spec, streams)
 
 
+class Fit(NamedTuple):
+    """One batch of a bridge's regressions."""
+
+    pred: Tensor
+    """Predicted endpoints at t = 0 and at t, side by side: (b, 2 h, k)."""
+    y: Tensor
+    """Targets, ascending: (b, n)."""
+    tau: Tensor
+    """Levels, ascending: (b or 1, k)."""
+    t: Tensor
+    """Bridge times: (b,)."""
+    share: Tensor
+    """Weight xi(t) of the start: (b, 1, 1)."""
+    places: tuple[Tensor, Tensor]
+    """Positions at times 0 and t: (b, h, k) each."""
+    ends: tuple[Tensor, Tensor]
+    """Endpoints predicted from there: (b, h, k) each."""
+
+    @property
+    def label(self) -> Tensor:
+        """Sample quantiles of the targets (Eq. 10): (b, k)."""
+        return sample_quantile(self.y, self.tau)
+
+
 class DBC(QuantileCritic):
     """Z_tau(s, a) is where the bridge that starts at tau ends."""
 
-    mean_of = 64
+    mean_particles = 64
 
     def __init__(self, config: DBCConfig, spec: EnvSpec, streams: Streams) -> None:
         c, n_inputs, trunk = config, spec.obs_dim + spec.action_dim, None

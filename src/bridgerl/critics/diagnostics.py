@@ -1,42 +1,20 @@
 """What the log tells of a bridge critic: crossing quantiles, labels that leak into its input."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from bridgerl.critics.base import spread_of
-from bridgerl.ops.quantile import sample_quantile
 from bridgerl.types import Metrics
+
+if TYPE_CHECKING:
+    from bridgerl.critics.dbc import Fit
 
 T_BINS = 5
 
 
-class Fit(NamedTuple):
-    """One batch of a bridge's regressions."""
-
-    pred: Tensor
-    """Predicted endpoints at t = 0 and at t, side by side: (b, 2 h, k)."""
-    y: Tensor
-    """Targets, ascending: (b, n)."""
-    tau: Tensor
-    """Levels, ascending: (b or 1, k)."""
-    t: Tensor
-    """Bridge times: (b,)."""
-    share: Tensor
-    """Weight xi(t) of the start: (b, 1, 1)."""
-    places: tuple[Tensor, Tensor]
-    """Positions at times 0 and t: (b, h, k) each."""
-    ends: tuple[Tensor, Tensor]
-    """Endpoints predicted from there: (b, h, k) each."""
-
-    @property
-    def label(self) -> Tensor:
-        """Sample quantiles of the targets (Eq. 10): (b, k)."""
-        return sample_quantile(self.y, self.tau)
-
-
-def describe_fit(fit: Fit, quantile: Tensor, anchor: Tensor) -> Metrics:
+def describe_fit(fit: "Fit", quantile: Tensor, anchor: Tensor) -> Metrics:
     """Both losses (b, 2 h, k) by time, targets, crossing, and what inverse interpolation explains.
 
     A small residual against (z_t - xi tau) / (1 - xi) means that the label is read off the input.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from bridgerl.critics.base import CriticConfig, QuantileCritic, summarise
-from bridgerl.nn.endpoint import CosineEmbedding
+from bridgerl.nn.embed import CosineEmbedding
 from bridgerl.nn.heads import reader
 from bridgerl.nn.mlp import MLP
 from bridgerl.ops.levels import Levels, midpoint_levels
@@ -31,7 +31,7 @@ class IQNConfig(CriticConfig):
     n_heads: int = 2
     """Independent networks."""
     heads: HeadRule = "min"
-    """What the return is, level by level: the smallest of the networks', or their mean."""
+    """How the networks' quantiles are merged: their minimum or their mean."""
     n_target: int = 32
     """Levels in the target."""
     n_online: int = 32
@@ -80,7 +80,7 @@ class QuantileNet(nn.Module):
 class IQN(QuantileCritic):
     """Z_tau(s, a) = min_h Z_h(s, a; tau), or their mean; levels are shared by the heads."""
 
-    mean_of = 64
+    mean_particles = 64
 
     def __init__(self, config: IQNConfig, spec: EnvSpec, streams: Streams) -> None:
         n_inputs = spec.obs_dim + spec.action_dim

@@ -18,7 +18,7 @@ class CriticConfig(LearnerConfig, ABC):
 
     section: ClassVar[str] = "critic"
     distributional: ClassVar[bool] = False
-    """Whether its critic has a `risk`: it knows the return's distribution."""
+    """Whether its critic knows the return's distribution, by `_quantiles` or `_risk`."""
 
     adam_eps: float = 1e-5
     """Adam epsilon."""

@@ -10,8 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from bridgerl.critics.base import Critic, CriticConfig
-from bridgerl.critics.bounds import ReturnBounds
+from bridgerl.critics.base import CriticConfig
+from bridgerl.critics.bounds import BoundedCritic, ReturnBounds
 from bridgerl.nn.denoiser import Denoiser, StepEmbedding
 from bridgerl.nn.heads import reader
 from bridgerl.ops.diffusion import Diffusion
@@ -75,10 +75,10 @@ class VDRLConfig(CriticConfig):
         return VDRL(self, spec, streams)
 
 
-class VDRL(Critic):
+class VDRL(BoundedCritic):
     """Z(s, a) is what T denoising steps make of Gaussian noise, the smaller of the heads'."""
 
-    mean_of = 64
+    mean_particles = 64
 
     def __init__(self, config: VDRLConfig, spec: EnvSpec, streams: Streams) -> None:
         c, n_inputs = config, spec.obs_dim + spec.action_dim
@@ -91,7 +91,7 @@ class VDRL(Critic):
         super().__init__(config, nn.ModuleList(denoiser() for _ in range(c.n_heads)))
         self.config = config
         self.diffusion = Diffusion(config.diffusion_steps)
-        self.bounds = ReturnBounds()
+        self.bounds, self.bounded = ReturnBounds(), config.bounded
         self._target_draws, self._actor_draws = streams("target_draws"), streams("actor_draws")
         self._diffuse_draws = streams("value_diffusion")
 
@@ -112,14 +112,6 @@ class VDRL(Critic):
         """Mean and spread of the targets."""
         y = self._target(batch, boot)
         return {"critic/target": y.mean(), "critic/target_spread": y.std(correction=0)}
-
-    def see(self, batch: Batch, boot: Bootstrap) -> None:
-        """Let returns be as large as the batch's rewards allow."""
-        if self.config.bounded:
-            self.bounds.widen(batch, boot)
-
-    def rescale(self, ratio: float) -> None:
-        self.bounds.rescale(ratio)
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """Mean of a few returns, with a graph through all T steps: (b,)."""

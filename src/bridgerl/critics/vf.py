@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from bridgerl.critics.base import Critic, CriticConfig
-from bridgerl.critics.bounds import ReturnBounds
+from bridgerl.critics.base import CriticConfig
+from bridgerl.critics.bounds import BoundedCritic, ReturnBounds
 from bridgerl.nn.heads import reader
 from bridgerl.ops.levels import draw_levels, midpoint_levels
 from bridgerl.ops.measures import Measure
@@ -52,8 +52,9 @@ class VFConfig(CriticConfig):
     masked_velocity: bool = False
     """Leave terminal transitions out of the velocity loss; the authors' code does not."""
     confidence: float | None = 0.3
-    """Temperature, in units of z_scale, of the weight that trusts wide returns more; None weighs
-    all alike."""
+    """Transitions whose return varies more count more, by the weight
+    sigmoid(-confidence * z-scale / std) + 1/2; a larger confidence asks for more spread. None: all
+    count 1."""
     bounded: bool = True
     """Keep returns within what the rewards seen so far allow."""
     z_scale: float = 1.0
@@ -115,17 +116,17 @@ class Terms(NamedTuple):
     z: Tensor
 
 
-class VF(Critic):
+class VF(BoundedCritic):
     """Z(s, a) is where the flow dz/dt = v(z, t, s, a) carries N(0, 1) from t = 0 to 1."""
 
-    mean_of = 64
+    mean_particles = 64
 
     def __init__(self, config: VFConfig, spec: EnvSpec, streams: Streams) -> None:
         n_inputs = spec.obs_dim + spec.action_dim
         nets = nn.ModuleList(Velocity(config, n_inputs) for _ in range(config.n_heads))
         super().__init__(config, nets)
         self.config = config
-        self.bounds = ReturnBounds()
+        self.bounds, self.bounded = ReturnBounds(), config.bounded
         self._noise, self._times = streams("flow_noise"), streams("flow_time")
         self._actor_noise = streams("actor_noise")
 
@@ -169,14 +170,6 @@ class VF(Critic):
         if c.masked_velocity:
             follow = follow * (batch.discount > 0)
         return Terms(path, follow, self._confidence(x, after), y, z[:, :1])
-
-    def see(self, batch: Batch, boot: Bootstrap) -> None:
-        """Let returns be as large as the batch's rewards allow."""
-        if self.config.bounded:
-            self.bounds.widen(batch, boot)
-
-    def rescale(self, ratio: float) -> None:
-        self.bounds.rescale(ratio)
 
     def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
         """One step from random noise to the end, eps + v(eps, 0): (b,)."""

@@ -1,13 +1,15 @@
 """Parameters as one flat vector, so that Adam, clipping and the Polyak step are one kernel each."""
 
-from collections.abc import Iterable, Sequence
-from typing import NoReturn, Self
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from bridgerl.nn.settings import LearnerConfig
+from bridgerl.nn.trunk import paired_statistics
 
 
 @torch.no_grad()
@@ -31,12 +33,55 @@ class Flat:
         return Flat, (self.params,)
 
 
-class GuardedAdam(nn.Module):
+class Follower:
+    """A slow copy of a network, moved towards it with the statistics of its batch norms.
+
+    It is no module: what it moves is the state of others.
+    """
+
+    def __init__(
+        self, slow: nn.Module, fast: nn.Module, optimizer: "GuardedAdam", rate: float
+    ) -> None:
+        self._flat, self._optimizer, self.rate = Flat(slow.parameters()), optimizer, rate
+        self.statistics = paired_statistics(slow, fast)
+
+    @property
+    def flat(self) -> Tensor:
+        """All slow parameters as one vector."""
+        return self._flat.vector
+
+    def step(self) -> None:
+        """One Polyak step."""
+        polyak_(self.flat, self._optimizer.flat, self.rate)
+        for slow, fast in self.statistics:
+            polyak_(slow, fast, self.rate)
+
+
+class Pinned(nn.Module):
+    """Stays on the device and type it was built with: generators and flat vectors stay there."""
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Refuse a move before anything has moved; let one pass that leads to where it is."""
+        kinds = {(t.device, t.dtype) for t in chain(self.parameters(), self.buffers())}
+        for device, dtype in kinds:
+            probe = torch.empty(0, device=device, dtype=dtype)
+            if fn(probe) is not probe:
+                raise TypeError(
+                    "an agent stays on the device and type it was built with; "
+                    "build another there and load_state_dict()"
+                )
+        return super()._apply(fn, recurse)
+
+
+class GuardedAdam(Pinned):
     """AdamW on a flat vector with a joint norm clip; a non-finite update is skipped.
 
     Weight decay acts on the whole vector, biases included. The skip is decided on the device: no
     host read per step. `worst_streak` tells afterwards how many updates in a row were lost.
     """
+
+    training_only = True
+    """Playing needs nothing of its state; `Agent.played` asks every module for this word."""
 
     exp_avg: Tensor
     exp_avg_sq: Tensor
@@ -81,13 +126,6 @@ class GuardedAdam(nn.Module):
     def flat(self) -> Tensor:
         """All parameters as one vector."""
         return self._flat.vector
-
-    def _apply(self, fn: object, recurse: bool = True) -> NoReturn:
-        """Refused: generators and schedules stay where they were built."""
-        raise TypeError(
-            "an agent stays on the device and type it was built with; "
-            "build another there and load_state_dict()"
-        )
 
     def step(self, loss: Tensor) -> Tensor:
         """Differentiate the loss, update the parameters; returns the norm before clipping."""

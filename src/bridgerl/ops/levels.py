@@ -1,9 +1,34 @@
 """Quantile levels: independent or stratified draws, dealt out to heads, or fixed midpoints."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from bridgerl.errors import UserError
+
+Numbers = Tensor | np.ndarray | Sequence[float] | Sequence[Sequence[float]] | float
+"""Levels as people write them: one, several, or a row of them for every observation."""
+
+
+def as_levels(tau: Numbers, like: Tensor) -> Tensor:
+    """Levels in (0, 1), of the type and device of observations (b, o): (b or 1, k), or refused."""
+    try:
+        levels = torch.as_tensor(tau, dtype=like.dtype, device=like.device)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"quantile levels must be numbers, e.g. [0.1, 0.5, 0.9]: {error}") from None
+    if levels.dim() < 2:
+        levels = levels.reshape(1, -1)
+    if levels.dim() != 2 or len(levels) not in (1, len(like)):
+        wanted = f"(k,), (1, k) or, with {len(like)} observations, ({len(like)}, k)"
+        raise UserError(f"quantile levels must be of shape {wanted}, got {tuple(levels.shape)}")
+    inside = (levels > 0) & (levels < 1)
+    if not inside.all():
+        wrong = levels[~inside][0].item()
+        raise UserError(f"quantile levels must be within (0, 1), got {wrong:g}")
+    return levels
 
 
 def draw_levels(shape: tuple[int, ...], generator: torch.Generator, *, stratified: bool) -> Tensor:

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from bridgerl.actors import ActorConfig
 from bridgerl.actors.sac import AutoTemperature, Temperature
 from bridgerl.critics import CriticConfig
-from bridgerl.nn.flat import GuardedAdam
 from bridgerl.runs.log import SB3_TAGS
 from bridgerl.sb3 import files, settings, spaces
 from bridgerl.sb3.policy import ActorView, AgentPolicy, CriticView, to_batch
@@ -140,7 +139,6 @@ class ActorCritic(Saved):
         parts |= {"normalizer": self._build_normalizer(), "return_unit": self.return_unit}
         self.policy_kwargs = parts
         super()._setup_model()
-        self._optimizers = [m for m in self.agent.modules() if isinstance(m, GuardedAdam)]
         # What a file cannot hold is refused now, not after a day of training.
         with spoken():
             files.Header.decode(self._header().encode(), "the model")
@@ -202,7 +200,7 @@ class ActorCritic(Saved):
         rows = self.batch_size if batch_size is None else batch_size
         rate = self.lr_schedule(self._current_progress_remaining)
         if self.learning_rate is not None:
-            for optimizer in self._optimizers:
+            for optimizer in self.agent.optimizers:
                 optimizer.lr = rate
         flatten = self.policy.flatten
         history: dict[str, list[Tensor]] = defaultdict(list)

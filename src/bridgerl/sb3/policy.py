@@ -131,10 +131,8 @@ class AgentPolicy(BasePolicy):
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         """Actions in [-1, 1], which `predict` stretches to the bounds."""
-        # QVPO draws candidates in any case; equal observations must still give equal actions.
-        fixed = torch.Generator(self.device).manual_seed(0) if deterministic else None
-        how = {"explore": not deterministic, "generator": fixed or self._explore}
-        return self.agent.actions(self.flatten(observation), **how)
+        obs, draws = self.flatten(observation), None if deterministic else self._explore
+        return self.agent.actions(obs, explore=not deterministic, generator=draws)
 
     @property
     def with_sde(self) -> StateSAC:

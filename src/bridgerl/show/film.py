@@ -96,7 +96,7 @@ def _play(player: Player, seed: int, most: int) -> Episode:
     """The first episode of `evaluate`, by the same draws."""
     agent, key = player.agent, (0, 0)
     draws = torch.Generator(agent.device).manual_seed(derive_seed(seed, "eval-actions", 0))
-    act = partial(agent.act, explore=False, generator=draws)
+    act = partial(agent.act, generator=draws)
     steps = play_episode(player.task, key, act, most)
     assert steps  # Nothing stops it on the way.
     obs = np.stack([seen for seen, _ in steps])

@@ -58,7 +58,7 @@ def play_episodes(
     """Play episodes; the same seed and key give the same ones. None when stopped on the way."""
     generator = torch.Generator(agent.device).manual_seed(derive_seed(seed, "eval-actions", key))
     returns, lengths, diverged = [], [], 0
-    act = partial(agent.act, explore=False, generator=generator)
+    act = partial(agent.act, generator=generator)
     for episode in range(config.episodes):
         steps = play_episode(task, (key, episode), act, config.max_steps, stopped)
         if steps is None:

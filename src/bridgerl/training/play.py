@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from bridgerl.agent import Agent, build_agent, build_normalizer, plays
+from bridgerl.agent import Agent, build_agent, build_normalizer
 from bridgerl.config import RunConfig
 from bridgerl.errors import StorageFault, UserError, require, require_seeds
 from bridgerl.runs import checkpoint, store
@@ -46,9 +46,8 @@ def load_agent(
     folder = RunFolder(Path(run))
     path = folder.weights(weights)
     given = without_prefix(checkpoint.load_weights(path), "agent.")
-    given = {k: v for k, v in given.items() if plays(k)}
     agent = _build_to_fit(given, folder, path / checkpoint.TENSORS, device)
-    agent.load_state_dict(given, strict=False)
+    agent.load_state_dict(agent.played(given), strict=False)
     try:
         if shifts := folder.shifts().get(str(step_of(path))):
             agent.shifts = torch.tensor(shifts, device=device)
@@ -79,14 +78,14 @@ def _build_to_fit(given: dict[str, Tensor], folder: RunFolder, where: Path, devi
     # A network has a weight for every input, which bounds what sizes alone can ask for.
     store.require_intact(1 <= min(sizes) <= max(sizes) <= numbers, where, f"sizes {sizes}")
     with suppress(Exception):  # A critic of another package may need numbers to be made.
-        wanted = _build(config, spec, _Shapes()).state_dict()
+        wanted = _build(config, spec, _Shapes())
     if wanted is not None:
-        check_fit(given, {k: v for k, v in wanted.items() if plays(k)}, str(where))
+        check_fit(wanted.played(given), wanted.played(wanted.state_dict()), str(where))
     try:
         agent = _build(config, spec, Streams(config.seed, device))
     except RuntimeError as error:  # How torch says that memory cannot be had.
         raise StorageFault(f"{where} does not fit this agent: {error}") from None
-    check_fit(given, {k: v for k, v in agent.state_dict().items() if plays(k)}, str(where))
+    check_fit(agent.played(given), agent.played(agent.state_dict()), str(where))
     return agent
 
 

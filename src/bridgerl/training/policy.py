@@ -21,9 +21,6 @@ from bridgerl.training.play import load_agent
 from bridgerl.training.recipe import MakeEnv, Recipe, name_of
 from bridgerl.training.spaces import NUMBERS, Bounds, decode
 
-STILL = 0
-"""Seed of what a deterministic policy draws: the same at every call."""
-
 
 class Policy:
     """Maps observations as the environment gives them to actions within its bounds."""
@@ -55,9 +52,7 @@ class Policy:
         dictionary or tuple of these. A policy that is not deterministic explores, as in training.
         """
         many, flat = flatten(self.observation_space, obs)
-        draws = self._draws
-        if deterministic:
-            draws = torch.Generator(self.agent.device).manual_seed(STILL)
+        draws = None if deterministic else self._draws
         seen = torch.from_numpy(flat).to(self.agent.device)
         action = self.agent.actions(seen, explore=not deterministic, generator=draws)
         scaled = self._in_bounds(action.cpu().numpy())

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bridgerl.agent import Agent, build_agent, build_normalizer, plays
+from bridgerl.agent import Agent, build_agent, build_normalizer
 from bridgerl.config import RunConfig
 from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs.checkpoint import (
@@ -99,7 +99,7 @@ class RunState:
 
     def weights(self) -> dict[str, Tensor]:
         """The tensors that an agent needs to play, without what it needs to learn."""
-        return {k: v for k, v in with_prefix("agent.", self.agent.state_dict()).items() if plays(k)}
+        return with_prefix("agent.", self.agent.played(self.agent.state_dict()))
 
     def snapshot(self, metrics_mark: dict[str, Any]) -> Snapshot:
         metrics = {name: value.float() for name, value in self.metrics.items()}

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from bridgerl.critics import CriticConfig
 from bridgerl.critics.base import Critic
-from bridgerl.nn.endpoint import CosineEmbedding
+from bridgerl.nn.embed import CosineEmbedding
 from bridgerl.nn.mlp import MLP
 from bridgerl.ops.levels import normal_quantiles
 from bridgerl.ops.targets import bellman

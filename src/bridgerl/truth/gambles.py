@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 
 from bridgerl.agent import Agent, build_agent
-from bridgerl.nn.flat import GuardedAdam
 from bridgerl.ops.measures import Measure
 from bridgerl.ops.risk import risk_of
 from bridgerl.streams import Streams, derive_seed
@@ -128,10 +127,9 @@ def learn(problem: Problem, cell: GambleCell) -> Agent:
         for _ in range(alone):
             agent.critic.update(*problem.draw(cell.batch, rng))
             agent.critic.track()
-        optimizers = [m for m in agent.modules() if isinstance(m, GuardedAdam)]
-        rates = [optimizer.lr for optimizer in optimizers]
+        rates = [optimizer.lr for optimizer in agent.optimizers]
         for left in np.linspace(1, 0, cell.updates - alone, endpoint=False):
-            for optimizer, rate in zip(optimizers, rates, strict=True):
+            for optimizer, rate in zip(agent.optimizers, rates, strict=True):
                 optimizer.lr = rate * left  # Or the last batches would decide.
             agent.update(problem.draw(cell.batch, rng)[0])
         return agent
@@ -140,5 +138,5 @@ def learn(problem: Problem, cell: GambleCell) -> Agent:
 def actions_of(agent: Agent, problem: Problem) -> list[float]:
     """The action of every state, the mean of PLAYS."""
     obs, generator = problem.observe(range(problem.n_states)), torch.Generator().manual_seed(0)
-    plays = [agent.actions(obs, explore=False, generator=generator) for _ in range(PLAYS)]
+    plays = [agent.actions(obs, generator=generator) for _ in range(PLAYS)]
     return torch.stack(plays).mean((0, 2)).tolist()

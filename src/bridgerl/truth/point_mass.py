@@ -29,7 +29,7 @@ def ways_of(run: Path, episodes: int = EPISODES, seed: int = 0) -> list[Way]:
         if player.config.env != POINT_MASS:
             raise UserError(f"{run} was trained on {player.config.env}, not on {POINT_MASS}")
         generator = torch.Generator().manual_seed(seed)
-        act = partial(player.agent.act, explore=False, generator=generator)
+        act = partial(player.agent.act, generator=generator)
         most = player.config.eval.max_steps
         played = [play_episode(player.task, (0, i), act, most) for i in range(episodes)]
     return [_places(steps) for steps in played if steps is not None]

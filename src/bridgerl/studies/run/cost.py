@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bridgerl.agent import build_agent, plays
+from bridgerl.agent import build_agent
 from bridgerl.bench.clock import TICK
 from bridgerl.bench.ours import folderless
 from bridgerl.config import RunConfig, decode, decode_fields
@@ -123,7 +123,7 @@ def time_training(config: RunConfig, seconds: float, learn: float | None = None)
         agent, task, draws = state.agent, state.task, state.streams("explore")
 
         def play() -> None:
-            out = task.step(agent.act(task.obs, explore=False, generator=draws))
+            out = task.step(agent.act(task.obs, generator=draws))
             if out.terminated or out.truncated:
                 task.reset(0)
 
@@ -187,7 +187,7 @@ def disk_bytes(config: RunConfig, spec: EnvSpec) -> int:
     agent = build_agent(config.actor, config.critic, spec, Streams(0))
     tensors = {k: t for k, t in agent.state_dict().items() if hasattr(t, "numel")}
     sizes = {name: t.numel() * t.element_size() for name, t in tensors.items()}
-    whole, played = sum(sizes.values()), sum(n for name, n in sizes.items() if plays(name))
+    whole, played = sum(sizes.values()), sum(agent.played(sizes).values())
     row = row_bytes(spec, fine_rewards=config.train.normalize_returns)
     checkpoints = min(config.save.keep, config.steps // config.save_every + 1)
     weights = config.steps // config.save.weights_every + 1

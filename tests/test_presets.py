@@ -1,0 +1,75 @@
+"""Presets are data: every name in them is read, and what is said of all critics is of all."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pytest
+
+from bridgerl.actors import ACTORS
+from bridgerl.config import SECTIONS
+from bridgerl.critics import CRITICS, CriticConfig
+from bridgerl.presets import PAIRS, PRESETS, TASKS, Overrides, resolve
+from bridgerl.streams import Streams
+from bridgerl.types import EnvSpec
+
+TABLES = {"actor": ACTORS, "critic": CRITICS}
+
+
+def fields_by_section() -> dict[str, set[str]]:
+    """What may stand in each section of a layer; in those of all critics, what any of them has."""
+    known = {name: {f.name for f in fields(kind)} for name, kind in SECTIONS.items()}
+    for part, table in TABLES.items():
+        own = {f"{part}.{name}": {f.name for f in fields(table[name])} for name in table}
+        known |= own | {part: set().union(*own.values())}
+    return known
+
+
+def unknown(layer: Overrides) -> Iterator[str]:
+    """Names in a layer that nothing reads."""
+    known = fields_by_section()
+    for key, values in layer.items():
+        if key.startswith(("env.", "family.")):
+            yield from unknown(values)
+        elif key != "steps":
+            yield from (f"{key}: {name}" for name in values if name not in known.get(key, set()))
+
+
+def test_every_name_in_presets_tasks_and_pairs_is_read_by_something() -> None:
+    layers = (*PRESETS.values(), *TASKS.values(), *PAIRS.values())
+    assert [name for layer in layers for name in unknown(layer)] == []
+    assert all(actor in ACTORS and critic in CRITICS for actor, critic in PAIRS)
+
+
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        ({"critic.dcb": {"lr": 1e-3}}, "critic.dcb: lr"),
+        ({"critic": {"z_scal": 30.0}}, "critic: z_scal"),
+        ({"family.Hopper": {"critic.dbc": {"dorp": 0.0}}}, "critic.dbc: dorp"),
+        ({"env.Hopper-v5": {"trian": {"warmup": 1}}}, "trian: warmup"),
+    ],
+)
+def test_a_misspelt_name_is_seen(layer: Overrides, name: str) -> None:
+    assert list(unknown(layer)) == [name]
+
+
+@dataclass(frozen=True)
+class OwnConfig(CriticConfig):
+    """A critic of another package."""
+
+    hidden: tuple[int, ...] = (512,)
+    """Widths of its layers."""
+
+    def build(self, spec: EnvSpec, streams: Streams) -> Any:
+        raise NotImplementedError
+
+
+def test_a_critic_of_another_package_gets_the_sizes_and_rates_that_it_has_fields_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(CRITICS, "own", OwnConfig)
+    ours = resolve("Hopper-v5", critic="dsac").critic
+    assert resolve("Hopper-v5", critic="own").critic == OwnConfig(hidden=(128, 128), lr=ours.lr)
+    assert resolve("Hopper-v5", critic="own", preset="paper").critic == OwnConfig()
+    assert resolve("league", critic="own", preset="paper").critic == OwnConfig(lr=1e-3, polyak=0.01)
