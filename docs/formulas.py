@@ -6,6 +6,7 @@ They follow from formulas, and from the cells that evidence/ keeps.
 """
 
 import json
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ import numpy as np
 
 from bridgerl.bench.race import draw_race
 from bridgerl.plots import COLORS, THEMES, legend_below, panels, save, theme, themed
+from bridgerl.report.load import load
+from bridgerl.runs.archive import unpack
 from bridgerl.truth import endpoint
 from bridgerl.truth.gamble_plots import draw_gambles
 from bridgerl.truth.settings import EndpointConfig
@@ -51,6 +54,15 @@ CRITICS = {
     "iqn, own levels": "IQN, own levels",
     "iqn, 6 levels": "IQN, 6 levels",
     "tqc": "TQC",
+}
+PIECES = EVIDENCE / "lite-ablation.zip"
+TAKEN_OUT = {
+    "sac-dbc-lite": "lite",
+    "sac-dbc-lite-learning-rate-3e-4": "learning rate 3e-4",
+    "sac-dbc-lite-256-units": "256 units",
+    "sac-dbc-lite-raw-observations": "raw observations",
+    "sac-dbc-lite-values-not-divided": "values not divided",
+    "sac-dbc-lite-no-atoms-dropped": "no atoms dropped",
 }
 WEIGHTS = {0.01: COLORS[5], 0.1: COLORS[1]}
 
@@ -150,6 +162,31 @@ def draw_evaluation(path: Path) -> None:
     save(figure, path)
 
 
+def stored_pieces() -> dict[str, list[float]]:
+    """The last return of every seed of the ablation, setting by setting."""
+    with tempfile.TemporaryDirectory() as scratch:
+        unpack(PIECES, Path(scratch) / "kept")
+        runs = [run for run in load(Path(scratch) / "kept").runs if run.finished]
+    found: dict[str, list[float]] = {setting: [] for setting in TAKEN_OUT}
+    for part in (part for run in runs for part in run.parts):
+        if part.setting in found:
+            found[part.setting].append(part.curve[1][-1])
+    return found
+
+
+def draw_pieces(path: Path) -> None:
+    """What is left of the return without a piece of `lite`: a dot for every seed, and the mean."""
+    figure, (ax,) = panels(1, 1, width=4.2, height=2.4)
+    for row, returns in enumerate(stored_pieces().values()):
+        color = COLORS[1] if row else theme().accent
+        ax.plot(returns, [row] * len(returns), "o", color=color, ms=5, alpha=0.7)
+        ax.plot(np.mean(returns), row, "|", color=theme().ink, ms=16, mew=2)
+    ax.set_yticks(range(len(TAKEN_OUT)), list(TAKEN_OUT.values()))
+    ax.set(ylim=(len(TAKEN_OUT) - 0.5, -0.5), xlim=(0, None))
+    ax.set_xlabel("return after 60,000 steps of HalfCheetah-v5")
+    save(figure, path)
+
+
 DRAWN: dict[str, Callable[[Path], None]] = {
     "risk": draw_gambles,
     "bridge-error": draw_errors,
@@ -157,6 +194,7 @@ DRAWN: dict[str, Callable[[Path], None]] = {
     "problems": draw_problems,
     "race": draw_stored_race,
     "evaluation": draw_evaluation,
+    "pieces": draw_pieces,
 }
 
 

@@ -4,7 +4,8 @@
         --out runs/hero --tasks mixture-chain bernoulli-loop heavy-tail two-point
     python docs/pictures.py runs/hero
 
-The first picture shows that league, with DSAC's bound so wide that it is fitted. The others show a critic that is trained here, in a minute.
+The first picture shows that league, with DSAC's bound so wide that it is fitted. The others show a
+critic that is trained here, in a minute.
 """
 
 import argparse
