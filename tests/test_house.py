@@ -34,7 +34,7 @@ LONG = {
     "tests/studies/test_reproduce.py": "one study, killed in every way",
     "tests/studies/test_studies.py": "every study, its settings, jobs and files",
     "tests/training/test_trainer.py": "one loop, part by part",
-    "tests/training/test_vector.py": "many environments, part by part",
+    "tests/training/test_lanes.py": "many environments, part by part",
     "tests/truth/test_league.py": "one league, from problem to picture",
 }
 """Files that may be longer, and why."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.bad_lines import TABLE
-from training.env_faults import FAULTS
+from envs.env_faults import FAULTS
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/trust.md").read_text()

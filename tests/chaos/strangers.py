@@ -11,6 +11,7 @@ from bridgerl.runs.verify import verify
 from chaos.attempt import Attempt, Silent, assert_ended, assert_refused
 from chaos.kills import PAIRS
 from cli.bad_lines import TABLE, TOY, snapshot, words
+from envs.env_faults import FAULTS
 from runs.forgeries import (
     FORGED_SIZES,
     LOOKS,
@@ -22,7 +23,6 @@ from runs.forgeries import (
 )
 from runs.strangers import COMMAND, copy_run, forge_config, make_run
 from runs.tiny_runs import Runs
-from training.env_faults import FAULTS
 from warm_process import Ended
 
 

@@ -10,8 +10,8 @@ import torch
 
 from bridgerl import resolve
 from bridgerl.config import RunConfig
+from bridgerl.envs.task import Outcome, Task
 from bridgerl.errors import StorageFault
-from bridgerl.training.envs import Outcome, Task
 from bridgerl.training.n_step import PendingRows
 from bridgerl.training.replay import Replay
 from bridgerl.training.state import RunState

@@ -14,12 +14,12 @@ from torch import Tensor
 from bridgerl import build_agent, load_agent, resolve, train
 from bridgerl.agent import Agent, build_normalizer
 from bridgerl.config import RunConfig, TrainConfig
+from bridgerl.envs.task import Task
 from bridgerl.runs import checkpoint
 from bridgerl.runs.folder import RunFolder
 from bridgerl.streams import Streams
 from bridgerl.testing import SPEC, make_batch, snapshot
 from bridgerl.training import health
-from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import play_episodes
 from bridgerl.training.process import tuned_process
 from bridgerl.training.state import RunState

@@ -15,8 +15,8 @@ from bridgerl import load_policy, train
 from bridgerl.errors import BridgeError, UserError
 from bridgerl.training.play import play
 from bridgerl.training.policy import Policy
+from envs.test_recipe import small
 from runs.strangers import copy_run, forge_config, make_run
-from training.test_recipe import small
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ import sys
 import own_envs
 from bridgerl import load_policy, train
 from pathlib import Path
-from training.test_recipe import small
+from envs.test_recipe import small
 
 
 def make_arm():

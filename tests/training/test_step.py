@@ -10,10 +10,10 @@ import torch
 from bridgerl import resolve, train
 from bridgerl.agent import Agent
 from bridgerl.config import RunConfig
+from bridgerl.envs.task import Task
 from bridgerl.errors import NumericFault
 from bridgerl.runs import checkpoint
 from bridgerl.runs.folder import RunFolder
-from bridgerl.training.envs import Task
 from bridgerl.training.process import tuned_process
 from bridgerl.training.state import RunState
 from bridgerl.training.step import Episode, TrainStep, check_streak

@@ -19,12 +19,12 @@ from gymnasium.spaces import Box
 from bridgerl import resolve, train
 from bridgerl.agent import Agent
 from bridgerl.config import RunConfig
+from bridgerl.envs.task import Task
 from bridgerl.errors import NumericFault, UserError
 from bridgerl.runs import checkpoint
 from bridgerl.runs.folder import RunFolder
 from bridgerl.streams import Streams
 from bridgerl.training import health
-from bridgerl.training.envs import Task
 from bridgerl.training.play import load_agent
 from bridgerl.training.threads import probe_threads
 from bridgerl.types import Batch, EnvSpec, Metrics

@@ -13,11 +13,11 @@ from bridgerl import load_agent
 from bridgerl.agent import Agent, build_agent
 from bridgerl.cli.main import main
 from bridgerl.config import RunConfig
+from bridgerl.envs.recipe import Recipe
+from bridgerl.envs.task import Task
 from bridgerl.errors import UserError
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams
-from bridgerl.training.envs import Task
-from bridgerl.training.recipe import Recipe
 from bridgerl.truth.forks import Plan, fork, horizon, policy_of, reach, returns_from
 from bridgerl.truth.settings import FORK_TAIL
 from bridgerl.truth.values import soft_returns

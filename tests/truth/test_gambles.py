@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bridgerl.cli.main import main
-from bridgerl.training.target import counted
+from bridgerl.envs.target_return import counted
 from bridgerl.truth.gambles import (
     LOST,
     STAKE,

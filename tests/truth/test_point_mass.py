@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bridgerl import resolve, train
+from bridgerl.envs.risky import POINT_MASS
 from bridgerl.errors import BridgeError, UserError
-from bridgerl.training.risky import POINT_MASS
 from bridgerl.truth.point_mass import draw_ways, enters_disc, main, ways_of
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from bridgerl.cli.main import main
 from bridgerl.config import EvalConfig, TrainConfig
+from bridgerl.envs.task import Outcome
 from bridgerl.errors import UserError
-from bridgerl.training.envs import Outcome
 from bridgerl.truth.values import comparable, compare, describe, measure, soft_returns
 from bridgerl.types import Bootstrap
 from conftest import TINY, Run

@@ -16,10 +16,10 @@ import torch
 from bridgerl.agent import Agent
 from bridgerl.bench.clock import PARTS, TICK, Clock, Flops, GraphTime, Setting, seconds_since
 from bridgerl.config import RunConfig
+from bridgerl.envs.recipe import Recipe
+from bridgerl.envs.task import Task
 from bridgerl.errors import BridgeError
-from bridgerl.training.envs import Task
 from bridgerl.training.process import tuned_process
-from bridgerl.training.recipe import Recipe
 from bridgerl.training.state import RunState
 from bridgerl.training.step import TrainStep
 from bridgerl.types import Batch

@@ -20,13 +20,13 @@ from bridgerl.bench.ours import isolated
 from bridgerl.bench.peers import LOOK, against_the_clock
 from bridgerl.bench.table import ask, describe
 from bridgerl.config import EvalConfig, RunConfig, encode
+from bridgerl.envs.recipe import Recipe
+from bridgerl.envs.task import Task
 from bridgerl.plots import COLORS, CRITICS, critic_color, legend_below, panels, save
 from bridgerl.runs import store
 from bridgerl.runs.result import read_kept
-from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import play_episodes
 from bridgerl.training.process import tuned_process
-from bridgerl.training.recipe import Recipe
 from bridgerl.training.state import RunState
 from bridgerl.training.step import TrainStep
 

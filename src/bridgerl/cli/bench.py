@@ -9,10 +9,10 @@ from bridgerl.bench.clock import Setting
 from bridgerl.bench.table import contenders, describe, draw_parts, run_bench, show
 from bridgerl.cli.entrants import read_pair
 from bridgerl.cli.output import make_folder, progress, writing
+from bridgerl.envs.task import Task
 from bridgerl.errors import require, require_some
 from bridgerl.plots import check_plotting
 from bridgerl.runs import store
-from bridgerl.training.envs import Task
 
 PAIRS = (
     *("sac+cdq", "td3+cdq", "sac+dsac", "sac+iqn", "sac+tqc", "sac+vf", "sac+vdrl", "sac+dbc"),

@@ -16,11 +16,11 @@ from bridgerl.bench.table import installed
 from bridgerl.cli.entrants import split_label
 from bridgerl.cli.output import counted, make_folder, progress, writing
 from bridgerl.cli.train import Train
+from bridgerl.envs.task import Task
 from bridgerl.errors import UserError, choose, require, require_seeds, require_some
 from bridgerl.plots import check_plotting
 from bridgerl.runs import store
 from bridgerl.runs.versions import usable_cores
-from bridgerl.training.envs import Task
 
 PEERS = {"sb3": "stable-baselines3", "sb3-contrib": "sb3-contrib", "sbx": "sbx"}
 """Libraries by the name that a racer gives them."""

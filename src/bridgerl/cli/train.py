@@ -16,13 +16,13 @@ from bridgerl.actors import ACTORS
 from bridgerl.cli.flags import HELP, flags_of, parse, take, take_several
 from bridgerl.config import ENVIRONMENT, RunConfig
 from bridgerl.critics import CRITICS
+from bridgerl.envs.probe import check_env
+from bridgerl.envs.recipe import Recipe
 from bridgerl.errors import UserError, require
 from bridgerl.presets import PRESETS, environments, resolve
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.trust import import_module, require_trusted
 from bridgerl.training.loop import Stopped, train
-from bridgerl.training.probe import check_env
-from bridgerl.training.recipe import Recipe
 
 PICKS = {"--env": "", "--actor": "sac", "--critic": "dbc", "--preset": "lite"}
 """What decides which flags there are, with defaults."""

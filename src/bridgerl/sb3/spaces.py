@@ -10,9 +10,9 @@ from gymnasium import spaces
 from stable_baselines3.common.preprocessing import is_image_space, preprocess_obs
 from torch import Tensor
 
+from bridgerl.envs.task import check_spaces
 from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs.tensors import without_prefix
-from bridgerl.training.envs import check_spaces
 
 SPACES = ("observation_space", "action_space")
 LEARNT = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from bridgerl.agent import Agent
+from bridgerl.envs.task import Task
 from bridgerl.errors import UserError, install
 from bridgerl.ops.levels import midpoint_levels
 from bridgerl.runs import store
@@ -21,7 +22,6 @@ from bridgerl.show.panel import SIZE, Panel, Prediction
 from bridgerl.show.screen import check_gl, choose_backend, picture, set_mode
 from bridgerl.show.strip import save_strip
 from bridgerl.streams import derive_seed
-from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import play_episode
 from bridgerl.training.play import Player, playing
 

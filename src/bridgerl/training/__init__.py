@@ -1,1 +1,1 @@
-"""Training one run: the loop and its parts, environments, replay, episodes, the process."""
+"""Training one run: the loop and its parts, replay, evaluation, the process, the display."""

@@ -10,10 +10,10 @@ import torch
 
 from bridgerl.agent import Agent
 from bridgerl.config import EvalConfig
+from bridgerl.envs.task import Outcome, Task
 from bridgerl.ops.risk import risk_of
 from bridgerl.runs.failpoint import failpoint
 from bridgerl.streams import derive_seed
-from bridgerl.training.envs import Outcome, Task
 
 Act = Callable[[np.ndarray], np.ndarray]
 Stop = Callable[[], bool] | None

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from bridgerl.config import RunConfig, checked
+from bridgerl.envs.probe import changes, trace_env
+from bridgerl.envs.recipe import MakeEnv, Recipe, name_of
+from bridgerl.envs.task import MakeTask, Task, task_maker
 from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs import checkpoint, store
 from bridgerl.runs.folder import RunFolder
@@ -20,17 +23,14 @@ from bridgerl.runs.log import RunLog
 from bridgerl.runs.records import evaluations_of
 from bridgerl.training.callbacks import Callback, Callbacks, Progress
 from bridgerl.training.display import Display
-from bridgerl.training.envs import MakeTask, Task, task_maker
 from bridgerl.training.evaluate import play_episodes
 from bridgerl.training.health import Health
-from bridgerl.training.probe import changes, trace_env
+from bridgerl.training.lanes import ProcessTask, open_tasks
 from bridgerl.training.process import Stopped, StopSignal, check_device, tuned_process
-from bridgerl.training.recipe import MakeEnv, Recipe, name_of
 from bridgerl.training.replay import check_memory
 from bridgerl.training.state import ENVIRONMENT, Counters, RunState
 from bridgerl.training.step import TrainStep
 from bridgerl.training.threads import settle_threads
-from bridgerl.training.vector import ProcessTask, open_tasks
 
 FAILED_SAVES_IN_A_ROW = 3
 

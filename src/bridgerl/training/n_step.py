@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bridgerl.envs.task import Outcome
 from bridgerl.errors import StorageFault
 from bridgerl.runs.checkpoint import EPISODE
-from bridgerl.training.envs import Outcome
 from bridgerl.training.replay import Array, Replay
 
 

@@ -11,16 +11,16 @@ from torch import Tensor
 
 from bridgerl.agent import Agent, build_agent, build_normalizer
 from bridgerl.config import RunConfig
+from bridgerl.envs.recipe import Recipe
+from bridgerl.envs.task import Task
 from bridgerl.errors import StorageFault, UserError, require, require_seeds
 from bridgerl.runs import checkpoint, store
 from bridgerl.runs.folder import RunFolder, Which, step_of
 from bridgerl.runs.tensors import check_fit, without_prefix
 from bridgerl.runs.trust import require_trusted
 from bridgerl.streams import Streams
-from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import EvalResult, play_episodes
 from bridgerl.training.process import check_device, tuned_process
-from bridgerl.training.recipe import Recipe
 from bridgerl.types import EnvSpec
 
 

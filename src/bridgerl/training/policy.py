@@ -13,13 +13,13 @@ from gymnasium.vector.utils import batch_space, iterate
 
 from bridgerl.agent import Agent
 from bridgerl.config import RunConfig
+from bridgerl.envs.recipe import MakeEnv, Recipe, name_of
+from bridgerl.envs.spaces import NUMBERS, Bounds, decode
+from bridgerl.envs.task import Task
 from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs.folder import RunFolder, Which
 from bridgerl.runs.trust import require_trusted
-from bridgerl.training.envs import Task
 from bridgerl.training.play import load_agent
-from bridgerl.training.recipe import MakeEnv, Recipe, name_of
-from bridgerl.training.spaces import NUMBERS, Bounds, decode
 
 
 class Policy:

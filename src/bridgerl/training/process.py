@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 import torch
 
 from bridgerl.errors import UserError
+from bridgerl.runs.source import COMPUTING, checksum_of
 from bridgerl.runs.versions import processor, versions
-from bridgerl.training.source import COMPUTING, checksum_of
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 

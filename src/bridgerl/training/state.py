@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bridgerl.agent import Agent, build_agent, build_normalizer
 from bridgerl.config import RunConfig
+from bridgerl.envs.task import Task
 from bridgerl.errors import StorageFault, UserError
 from bridgerl.runs.checkpoint import (
     EPISODE,
@@ -23,11 +24,10 @@ from bridgerl.runs.checkpoint import (
 from bridgerl.runs.store import is_count
 from bridgerl.runs.tensors import check_fit, with_prefix, without_prefix
 from bridgerl.streams import Streams
-from bridgerl.training.envs import Task
+from bridgerl.training.lanes import Lane, ProcessTask
 from bridgerl.training.n_step import PendingRows
 from bridgerl.training.process import fingerprint
 from bridgerl.training.replay import Replay
-from bridgerl.training.vector import Lane, ProcessTask
 
 ENVIRONMENT = "environment"
 """The name under which a fingerprint holds what the environment did."""

@@ -14,12 +14,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from bridgerl.agent import Agent, build_critic
+from bridgerl.envs.task import Task
 from bridgerl.errors import StorageFault
 from bridgerl.presets import resolve
 from bridgerl.runs import store
 from bridgerl.runs.folder import RunFolder
 from bridgerl.streams import Streams, derive_seed
-from bridgerl.training.envs import Task
 from bridgerl.training.loop import train
 from bridgerl.training.play import load_agent
 from bridgerl.training.process import tuned_process

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 
 from bridgerl.agent import Agent
+from bridgerl.envs.recipe import Recipe
+from bridgerl.envs.task import Task
 from bridgerl.errors import BridgeError, EnvFault, UserError
 from bridgerl.streams import derive_seed
-from bridgerl.training.envs import Task
-from bridgerl.training.recipe import Recipe
 from bridgerl.truth.settings import FORK_TAIL
 from bridgerl.truth.values import horizon
 

@@ -10,13 +10,13 @@ from typing import NoReturn
 import numpy as np
 import torch
 
+from bridgerl.envs.risky import POINT_MASS, PointMass
+from bridgerl.envs.task import Outcome
 from bridgerl.errors import BridgeError, UserError
 from bridgerl.plots import COLORS, panels, save, theme
 from bridgerl.runs.folder import RunFolder
-from bridgerl.training.envs import Outcome
 from bridgerl.training.evaluate import play_episode
 from bridgerl.training.play import playing
-from bridgerl.training.risky import POINT_MASS, PointMass
 
 Way = np.ndarray
 """Places of one episode in order: (n, 2)."""

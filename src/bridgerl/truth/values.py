@@ -10,9 +10,9 @@ import torch
 
 from bridgerl.agent import Agent
 from bridgerl.config import RunConfig, TrainConfig
+from bridgerl.envs.task import Task
 from bridgerl.errors import UserError
 from bridgerl.runs.folder import RunFolder, Which
-from bridgerl.training.envs import Task
 from bridgerl.training.evaluate import play_episode
 from bridgerl.training.play import playing
 

@@ -13,10 +13,10 @@ from bridgerl.agent import build_agent
 from bridgerl.bench.clock import TICK
 from bridgerl.bench.ours import folderless
 from bridgerl.config import RunConfig, decode, decode_fields
+from bridgerl.envs.recipe import Recipe
+from bridgerl.envs.task import Task
 from bridgerl.streams import Streams
 from bridgerl.studies.jobs import Job, evaluation_cell, gamble_cell, league_cell
-from bridgerl.training.envs import Task
-from bridgerl.training.recipe import Recipe
 from bridgerl.training.replay import row_bytes
 from bridgerl.truth.gambles import learn, one_step
 from bridgerl.truth.league import run_cell

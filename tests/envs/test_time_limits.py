@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from bridgerl.config import EvalConfig, TrainConfig
+from bridgerl.envs.recipe import Recipe
+from bridgerl.envs.task import Task
+from bridgerl.envs.time_limits import time_limit_of
 from bridgerl.errors import UserError
 from bridgerl.settings.environment import canonical_wrapper
-from bridgerl.training.envs import Task
-from bridgerl.training.limits import time_limit_of
-from bridgerl.training.recipe import Recipe
 from bridgerl.truth.values import TAIL, comparable, horizon, plays_on
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from bridgerl import resolve, train
 from bridgerl.config import EvalConfig
+from bridgerl.envs.probe import check_env
+from bridgerl.envs.risky import DANGERS, POINT_MASS, Danger, PointMass, Risky
+from bridgerl.envs.task import Task
 from bridgerl.errors import UserError
 from bridgerl.runs.folder import RunFolder
-from bridgerl.training.envs import Task
-from bridgerl.training.probe import check_env
-from bridgerl.training.risky import DANGERS, POINT_MASS, Danger, PointMass, Risky
 
 NAMES = (POINT_MASS, "Risky/HalfCheetah-v5", "Risky/Hopper-v5")
 

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from bridgerl.config import RunConfig
+from bridgerl.envs.task import MakeTask, Outcome, Task
 from bridgerl.errors import BridgeError, EnvFault
 from bridgerl.streams import derive_seed
-from bridgerl.training.envs import MakeTask, Outcome, Task
 from bridgerl.training.n_step import PendingRows
 from bridgerl.types import EnvSpec
 

@@ -14,11 +14,11 @@ import gymnasium as gym
 import numpy as np
 
 from bridgerl.config import RunConfig
+from bridgerl.envs.target_return import TargetReturn
+from bridgerl.envs.time_limits import told_limit, with_limit
 from bridgerl.errors import UserError, install, nearest
 from bridgerl.runs.trust import BY_HAND, find_modules_here, imported, require_findable, script
 from bridgerl.settings.environment import read_object, read_wrapper
-from bridgerl.training.limits import told_limit, with_limit
-from bridgerl.training.target import TargetReturn
 
 MakeEnv = Callable[..., gym.Env[Any, Any]]
 

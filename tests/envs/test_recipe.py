@@ -13,12 +13,12 @@ import own_envs
 from bridgerl import resolve, train
 from bridgerl.cli.main import main
 from bridgerl.config import RunConfig
+from bridgerl.envs import recipe
+from bridgerl.envs.recipe import Recipe, name_of
+from bridgerl.envs.task import Task
 from bridgerl.errors import UserError
 from bridgerl.presets import command_of
 from bridgerl.runs.folder import RunFolder
-from bridgerl.training import recipe
-from bridgerl.training.envs import Task
-from bridgerl.training.recipe import Recipe, name_of
 from conftest import TINY
 
 REACH, POINT = "own_envs:Reach-v0", "toy_envs:Point-v0"

@@ -14,13 +14,13 @@ import pytest
 
 from bridgerl.cli.main import main
 from bridgerl.config import RunConfig
+from bridgerl.envs.task import Task
 from bridgerl.errors import EnvFault
 from bridgerl.presets import resolve
 from bridgerl.runs.folder import RunFolder
 from bridgerl.studies.jobs import train_job
 from bridgerl.studies.run import pool
 from bridgerl.studies.run.pool import Pool, Watcher
-from bridgerl.training.envs import Task
 from bridgerl.training.process import StopSignal
 from conftest import TINY, environment, finished, started
 
@@ -53,7 +53,7 @@ def test_without_a_timeout_an_environment_is_not_wrapped() -> None:
 
 def test_what_lets_no_exception_out_is_ended_with_the_process(tmp_path: Path) -> None:
     code = (
-        "import sys; from bridgerl.training import watchdog; watchdog.GRACE = 0.2; "
+        "import sys; from bridgerl.envs import watchdog; watchdog.GRACE = 0.2; "
         "from bridgerl.cli.main import main; sys.exit(main(sys.argv[1:]))"
     )
     flags = "--env faulty_envs:Stubborn-v0 --critic cdq --actor.hidden 8 --critic.hidden 8".split()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridgerl.training.source import COMPUTING, PACKAGE, checksum_of, statements
+from bridgerl.runs.source import COMPUTING, PACKAGE, checksum_of, statements
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ COMPUTED = {
     "statement": ("nn/squash.py", _edited("import", "import os\nimport")),
     "number": ("config.py", _edited("discount: float = 0.99", "discount: float = 0.98")),
     "new file": ("critics/other.py", lambda path: path.write_text("x = 1")),
-    "lost file": ("training/noise.py", lambda path: path.unlink()),
+    "lost file": ("envs/noisy.py", lambda path: path.unlink()),
     "name": ("bridge/walk.py", lambda path: path.rename(path.with_name("path.py"))),
 }
 

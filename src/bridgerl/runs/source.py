@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
 COMPUTING = ("agent.py", "config.py", "streams.py", "types.py", "actors", "critics", "bridge")
-COMPUTING += ("nn", "ops", "settings", "training")
+COMPUTING += ("nn", "ops", "settings", "envs", "training")
 """Modules and rooms of our own that decide a run's bits."""
 
 

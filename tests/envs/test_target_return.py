@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from bridgerl.cli.main import main
+from bridgerl.envs.recipe import Recipe
+from bridgerl.envs.target_return import TargetReturn, counted
+from bridgerl.envs.task import Task
 from bridgerl.errors import UserError
 from bridgerl.runs.verify import compare
-from bridgerl.training.envs import Task
-from bridgerl.training.recipe import Recipe
-from bridgerl.training.target import TargetReturn, counted
 from conftest import TINY
 from warm_process import WarmProcess
 

@@ -18,15 +18,15 @@ import pytest
 from bridgerl import resolve, train
 from bridgerl.cli.main import main
 from bridgerl.config import RunConfig
+from bridgerl.envs.task import Task
 from bridgerl.errors import EnvFault, UserError
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.verify import compare
 from bridgerl.streams import derive_seed
-from bridgerl.training.envs import Task
+from bridgerl.training.lanes import ProcessTask, open_tasks
 from bridgerl.training.process import tuned_process
 from bridgerl.training.state import RunState
 from bridgerl.training.step import Episode, TrainStep
-from bridgerl.training.vector import ProcessTask, open_tasks
 from conftest import TINY
 from toy_envs import Point
 

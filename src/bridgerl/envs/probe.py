@@ -15,12 +15,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from bridgerl.envs.recipe import Recipe, describe
+from bridgerl.envs.task import Task, task_maker
+from bridgerl.envs.watchdog import Watched
 from bridgerl.errors import EnvFault
+from bridgerl.runs.source import checksum, statements
 from bridgerl.runs.versions import versions
-from bridgerl.training.envs import Task, task_maker
-from bridgerl.training.recipe import Recipe, describe
-from bridgerl.training.source import checksum, statements
-from bridgerl.training.watchdog import Watched
 
 MOST_STEPS = 100
 MOST_SECONDS = 0.1

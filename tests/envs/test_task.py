@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from bridgerl.cli.main import main
+from bridgerl.envs.probe import check_env
+from bridgerl.envs.recipe import Recipe
+from bridgerl.envs.task import Task, check_spaces
 from bridgerl.errors import EnvFault
-from bridgerl.training.envs import Task, check_spaces
-from bridgerl.training.probe import check_env
-from bridgerl.training.recipe import Recipe
 from conftest import Run
-from training.env_faults import FAULTS
+from envs.env_faults import FAULTS
 
 MIDDLE = np.zeros(2, np.float32)
 

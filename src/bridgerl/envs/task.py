@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
+from bridgerl.envs.noisy import register_noisy
+from bridgerl.envs.recipe import Recipe
+from bridgerl.envs.risky import register_risky
+from bridgerl.envs.spaces import KINDS, NUMBERS, Bounds, encode, flattened, parts
+from bridgerl.envs.time_limits import lift_limit, time_limit_of
+from bridgerl.envs.watchdog import Watched
 from bridgerl.errors import EnvFault, UserError
 from bridgerl.streams import derive_seed
-from bridgerl.training.limits import lift_limit, time_limit_of
-from bridgerl.training.noise import register_noisy
-from bridgerl.training.recipe import Recipe
-from bridgerl.training.risky import register_risky
-from bridgerl.training.spaces import KINDS, NUMBERS, Bounds, encode, flattened, parts
-from bridgerl.training.watchdog import Watched
 from bridgerl.types import EnvSpec
 
 # Untyped on purpose: the engine is a compiled module without stubs.

@@ -15,10 +15,10 @@ import torch
 
 import toy_envs
 from bridgerl.cli.main import main
+from bridgerl.envs.probe import MOST_SECONDS, changes, trace_env
+from bridgerl.envs.task import Task
 from bridgerl.runs import store
 from bridgerl.runs.folder import RunFolder
-from bridgerl.training.envs import Task
-from bridgerl.training.probe import MOST_SECONDS, changes, trace_env
 from conftest import TINY, environment, finished
 
 POINT = "toy_envs:Point-v0"

@@ -1,0 +1,1 @@
+"""Tasks: how an environment is made, named, wrapped, watched and known again."""
