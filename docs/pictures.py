@@ -82,7 +82,7 @@ def trained() -> DBC:
     critic = build_critic(resolve("league").critic, problem.spec, Streams(0))
     for _ in range(UPDATES):
         critic.update(*problem.draw(BATCH, rng))
-        critic.track()
+        critic.update_target()
     assert isinstance(critic, DBC)
     return critic
 

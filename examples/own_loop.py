@@ -1,7 +1,7 @@
 """A plain SAC loop of your own, with the Diffusion Bridge Critic in place of its Q networks.
 
 The loop owns the policy, the buffer and the temperature. The critic needs four calls:
-`build_critic`, `update`, `track` and `q`.
+`build_critic`, `update`, `update_target` and `q`.
 """
 
 import argparse
@@ -61,22 +61,19 @@ def train(env_id: str, steps: int, warmup: int = 500, seed: int = 0) -> list[flo
         rows.append((obs, action, torch.tensor(float(reward)), discount, new))
         obs, total = new, total + float(reward)
         if terminated or truncated:
-            obs, total = (
-                torch.tensor(env.reset()[0], dtype=torch.float32),
-                returns.append(total) or 0.0,
-            )
+            returns.append(total)
+            obs, total = torch.tensor(env.reset()[0], dtype=torch.float32), 0.0
         if step < warmup:
             continue
 
         index = torch.randint(len(rows), (BATCH,)).tolist()
-        batch = Batch(
-            *(torch.stack(column) for column in zip(*(rows[i] for i in index), strict=True))
-        )
+        columns = zip(*(rows[i] for i in index), strict=True)
+        batch = Batch(*(torch.stack(column) for column in columns))
         alpha = log_alpha.exp().detach()
         with torch.no_grad():
             next_action, next_log_prob = policy(batch.next_obs)
         critic.update(batch, Bootstrap(next_action, alpha * next_log_prob))
-        critic.track()
+        critic.update_target()
 
         sample, log_prob = policy(batch.obs)
         loss = (alpha * log_prob - critic.q(batch.obs, sample)).mean()

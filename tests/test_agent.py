@@ -92,7 +92,7 @@ def test_names_are_enough_for_the_agent_of_a_preset() -> None:
     )
     obs = np.linspace(-3, 30, 11)
     for agent in (named, typed, *mixed):
-        agent.begin(obs)
+        agent.begin_episode(obs)
         agent.observe(2 * obs, 1.0)
     for agent in (named, *mixed):
         assert torch.equal(agent.critic.optimizer.flat, typed.critic.optimizer.flat)

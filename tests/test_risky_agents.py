@@ -14,9 +14,9 @@ from bridgerl.config import decode, encode
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError
 from bridgerl.nn.normalize import Normalizer, ReturnScale
-from bridgerl.ops.measures import OWN
 from bridgerl.ops.risk import add_distortion
 from bridgerl.runs.verify import compare, verify
+from bridgerl.settings.measures import OWN
 from bridgerl.testing import SPEC, learn, make_batch, snapshot
 from conftest import TINY
 from warm_process import WarmProcess

@@ -19,9 +19,9 @@ from bridgerl.errors import UserError
 from bridgerl.nn.flat import GuardedAdam, Pinned
 from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
 from bridgerl.ops.levels import Numbers, as_levels
-from bridgerl.ops.measures import MEAN, Measure, parse
 from bridgerl.ops.quantile import shifted
 from bridgerl.presets import completed, resolve
+from bridgerl.settings.measures import MEAN, Measure, parse
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 
@@ -70,10 +70,10 @@ class Agent(Pinned):
         """What calibration adds to quantiles at midpoint levels: (k,)."""
         self._sizes = sizes
 
-    def begin(self, obs: np.ndarray, env: int = 0) -> None:
+    def begin_episode(self, obs: np.ndarray, env: int = 0) -> None:
         """Take note of an episode's first observation, (o,)."""
-        self.normalizer.begin(obs, env)
-        self.actor.begin()
+        self.normalizer.begin_episode(obs, env)
+        self.actor.begin_episode()
 
     def observe(self, obs: np.ndarray, reward: float, env: int = 0) -> None:
         """Take note of a training step: the observation (o,) it reached and its reward."""
@@ -186,10 +186,10 @@ class Agent(Pinned):
         if self.updates % self._actor_every == 0:
             metrics |= self.actor.update(batch, self._actor_q)
         if self.updates % self._target_every == 0:
-            self.critic.track()
+            self.critic.update_target()
         return metrics
 
-    def figures(self, batch: Batch) -> Metrics:
+    def diagnostics(self, batch: Batch) -> Metrics:
         """What the log shows of the critic: its loss and more, at the next update's own draws.
 
         In the units of the critic, as `kappa` is; the gain says what they are.
@@ -202,12 +202,12 @@ class Agent(Pinned):
             with self.critic.joint(batch, boot):
                 with self._streams.kept():
                     loss = self.critic.loss(batch, boot).detach()  # Its graph goes before the next.
-                figures = self.critic.figures(batch, boot) | {"critic/loss": loss}
+                told = self.critic.diagnostics(batch, boot) | {"critic/loss": loss}
         for buffer, value in zip(self.critic.buffers(), before, strict=True):
             buffer.copy_(value)
         if self.normalizer.returns is not None:
-            figures["agent/return_gain"] = torch.tensor(self._gain)
-        return {name: value.detach() for name, value in figures.items()}
+            told["agent/return_gain"] = torch.tensor(self._gain)
+        return {name: value.detach() for name, value in told.items()}
 
     @torch.no_grad()
     def _bootstrap(self, batch: Batch) -> Bootstrap:
@@ -250,8 +250,8 @@ def build_agent(
 ) -> Agent:
     """An agent from configs, or from names such as "sac" and "dbc": a preset's settings for a task.
 
-    With a name the preset's normaliser comes too, if none is given; it learns by `begin` and
-    `observe`. A critic starts the same whatever the actor.
+    With a name the preset's normaliser comes too, if none is given; it learns by `begin_episode`
+    and `observe`. A critic starts the same whatever the actor.
     """
     if isinstance(actor, str) or isinstance(critic, str):
         run = completed(spec.env_id, actor, critic, preset)

@@ -10,13 +10,13 @@ from typing import Any
 from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import Unregistered, UserError, choose, require, require_name, require_seeds
-from bridgerl.ops.measures import parse
 from bridgerl.registry import Registry
 from bridgerl.settings.codec import change_fields
 from bridgerl.settings.codec import decode_fields as decode_fields
 from bridgerl.settings.codec import encode_part as encode_part
 from bridgerl.settings.environment import canonical_kwargs, canonical_wrapper
 from bridgerl.settings.lengths import save_every_of, warmup_of
+from bridgerl.settings.measures import parse
 
 
 def _require_counts(config: object, section: str, *names: str) -> None:

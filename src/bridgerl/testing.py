@@ -127,15 +127,15 @@ def test_what_an_update_differentiates_has_the_gradient_of_the_loss(
 
 
 @for_critics
-def test_figures_are_numbers_for_the_log_and_change_nothing(name: str) -> None:
+def test_diagnostics_are_numbers_for_the_log_and_change_nothing(name: str) -> None:
     streams, batch = Streams(0), make_batch()
     agent = learn(make_agent("sac", name, streams), (0,), 64)
-    state, draws, figures = snapshot(agent), streams.state(), agent.figures(batch)
-    assert "critic/loss" in figures
-    assert all(v.shape == () and not v.requires_grad for v in figures.values())
+    state, draws, diagnostics = snapshot(agent), streams.state(), agent.diagnostics(batch)
+    assert "critic/loss" in diagnostics
+    assert all(v.shape == () and not v.requires_grad for v in diagnostics.values())
     assert_same(draws, streams.state())
     assert_same(state, snapshot(agent))
-    assert torch.equal(figures["critic/loss"], agent.figures(batch)["critic/loss"])
+    assert torch.equal(diagnostics["critic/loss"], agent.diagnostics(batch)["critic/loss"])
 
 
 @for_critics
@@ -146,7 +146,7 @@ def test_target_starts_equal_and_follows_by_polyak(name: str) -> None:
     before = [p.clone() for p in target]
     critic.update(make_batch(), make_boot())
     assert_same(before, target)
-    critic.track()
+    critic.update_target()
     follows = [0.75 * old + 0.25 * new for old, new in zip(before, online, strict=True)]
     torch.testing.assert_close(target, follows)
 
@@ -225,7 +225,7 @@ def test_a_self_loop_is_worth_the_geometric_sum(name: str, discount: float, rel:
         critic.optimizer.lr = lr
         for update in range(1, 1001 if discount else 201):
             critic.update(Batch(obs, action, one, discount * one, obs), Bootstrap(action, 0 * one))
-            critic.track()
+            critic.update_target()
             if update % 100 == 0:
                 learnt = critic.particles(obs[:1], action[:1], 64, target=True).mean().item()
                 if update >= 200 and abs(learnt - worth) < 0.02 * worth:

@@ -13,7 +13,7 @@ from bridgerl.agent import Agent, build_agent
 from bridgerl.critics import CRITICS
 from bridgerl.critics.cdq import CDQConfig
 from bridgerl.nn.denoiser import Denoiser, StepEmbedding
-from bridgerl.ops.diffusion import Diffusion, cosine_betas
+from bridgerl.nn.diffusion import Diffusion, cosine_betas
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, EnvSpec
 

@@ -45,11 +45,11 @@ def test_without_a_number_of_steps_noise_is_held_for_an_episode() -> None:
     agent, obs, draws = make(sde_sample_every=None), make_batch(2).obs, torch.Generator()
     first = explore(agent, obs, draws)
     assert all(torch.equal(first, explore(agent, obs, draws)) for _ in range(100))
-    agent.begin(obs[0].numpy())
+    agent.begin_episode(obs[0].numpy())
     assert not torch.equal(first, explore(agent, obs, draws))
     counted = make(sde_sample_every=50)
     first = explore(counted, obs, draws)
-    counted.begin(obs[0].numpy())
+    counted.begin_episode(obs[0].numpy())
     assert torch.equal(first, explore(counted, obs, draws))
 
 

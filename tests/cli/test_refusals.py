@@ -14,8 +14,8 @@ from bridgerl import __version__
 from bridgerl.actors import ACTORS
 from bridgerl.cli.main import VERBS, main
 from bridgerl.critics import CRITICS
-from bridgerl.ops.measures import KINDS
 from bridgerl.presets import PRESETS, environments
+from bridgerl.settings.measures import KINDS
 from bridgerl.studies import SCALES, STUDIES
 from cli.bad_lines import TABLE, TOY, snapshot, words
 from conftest import TINY, Run, finished

@@ -65,7 +65,7 @@ def test_a_critics_loss_reaches_every_weight_and_its_target_follows(
     before = snapshot(learner.target)
     learner.update(batch, boot)
     assert all(torch.equal(v, before[k]) for k, v in learner.target.state_dict().items())
-    learner.track()
+    learner.update_target()
     assert not all(torch.equal(v, before[k]) for k, v in learner.target.state_dict().items())
 
 
@@ -74,7 +74,7 @@ def test_playing_and_logging_leave_statistics_alone(critic: str) -> None:
     agent, _ = make("sac", critic, "batchnorm")
     learn(agent, range(2))
     before = snapshot(agent)
-    agent.figures(make_batch())
+    agent.diagnostics(make_batch())
     play(agent, make_batch().obs)
     agent.critic.quantiles(*make_batch()[:2], torch.tensor([[0.1, 0.9]]))
     assert all(torch.equal(v, before[k]) for k, v in agent.state_dict().items())
@@ -84,7 +84,7 @@ def test_playing_and_logging_leave_statistics_alone(critic: str) -> None:
 def test_statistics_of_the_target_follow_by_its_rate(critic: str) -> None:
     learner = make("sac", critic, "batchnorm")[0].critic
     learner.update(make_batch(), make_boot())
-    learner.track()
+    learner.update_target()
     rate = learner.follower.rate
     pairs = [(s, f) for s, f in learner.follower.statistics if f.dim() > 0 and s.any()]
     assert pairs

@@ -95,8 +95,8 @@ def test_every_kind_of_training_lowers_its_loss(
 
 def test_sum_reduction_is_the_mean_times_the_counts() -> None:
     batch, boot = _batch()
-    mean = _dbc().figures(batch, boot)
-    total = _dbc(reduction="sum").figures(batch, boot)
+    mean = _dbc().diagnostics(batch, boot)
+    total = _dbc(reduction="sum").diagnostics(batch, boot)
     pairs = SMALL.n_online * SMALL.n_target * SMALL.n_heads
     torch.testing.assert_close(total["critic/quantile_loss"], pairs * mean["critic/quantile_loss"])
     expected = SMALL.n_online * mean["critic/anchor_loss"]
@@ -105,7 +105,7 @@ def test_sum_reduction_is_the_mean_times_the_counts() -> None:
 
 def test_dropping_lowers_the_target() -> None:
     batch, boot = _batch()
-    kept = [_dbc(drop=d).figures(batch, boot)["critic/target"] for d in (0.0, 0.25, 0.5)]
+    kept = [_dbc(drop=d).diagnostics(batch, boot)["critic/target"] for d in (0.0, 0.25, 0.5)]
     assert kept[0] > kept[1] > kept[2]
 
 

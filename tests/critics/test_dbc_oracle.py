@@ -73,7 +73,7 @@ def test_loss_gradient_and_metrics_equal_the_slow_reading(case: dict[str, Any]) 
     streams = Streams(SEED)
     critic = _critic(case, streams)
     with streams.kept():
-        metrics = critic.figures(batch, boot)
+        metrics = critic.diagnostics(batch, boot)
     loss = critic.loss(batch, boot)
     expected, figures = slow.loss(batch, boot)
     torch.testing.assert_close(loss.double(), expected, rtol=2e-5, atol=1e-7)

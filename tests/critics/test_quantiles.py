@@ -40,7 +40,7 @@ def test_an_agents_graph_goes_through_its_normaliser() -> None:
     agent, batch = learn(make_agent("sac", "dbc"), (0, 1)), make_batch(4)
     agent.normalizer = Normalizer(ObsMoments(3))
     for row in 5 * make_batch(32).obs.numpy():
-        agent.begin(row)
+        agent.begin_episode(row)
     obs = batch.obs.clone().requires_grad_()
     (slope,) = torch.autograd.grad(agent.quantiles(obs, batch.action, TAU, graph=True).sum(), obs)
     h = 1e-2 * torch.nn.functional.one_hot(torch.tensor(0), 3)

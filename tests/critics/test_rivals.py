@@ -363,7 +363,7 @@ def test_terminal_transitions_learn_from_their_reward_alone(name: str) -> None:
             boot = Bootstrap(-boot.action, 50 + boot.entropy_cost)
         critic.see(batch, boot)
         losses.append(critic.loss(batch, boot).item())
-        assert critic.figures(batch, boot)["critic/target"].item() == 1.5
+        assert critic.diagnostics(batch, boot)["critic/target"].item() == 1.5
     assert losses[0] == losses[1]
 
 
@@ -465,7 +465,7 @@ def test_dsac_finds_the_deviation_of_gaussian_rewards(bound: float, expected: fl
         reward = 2 + 5 * torch.randn(512, generator=g)
         batch = Batch(still, torch.zeros(512, 2), reward, zero, still)
         boot = Bootstrap(torch.zeros(512, 2), zero)
-        stds.append(critic.figures(batch, boot)["critic/std"].item())
+        stds.append(critic.diagnostics(batch, boot)["critic/std"].item())
         critic.update(batch, boot)
     assert sum(stds[-200:]) / 200 == pytest.approx(expected, rel=0.03)
     assert critic.q(still[:1], still[:1, :2]).item() == pytest.approx(2.0, abs=0.3)
@@ -528,7 +528,7 @@ def test_trained_value_flows_settle_where_the_numeric_solution_says(
     for update in range(1000):
         critic.optimizer.lr = 1e-2 if update < 400 else 3e-3 if update < 700 else 1e-3
         critic.update(batch, Bootstrap(action, zero))
-        critic.track()
+        critic.update_target()
         if update >= 700 and update % 20 == 0:
             with torch.no_grad():
                 ends = critic.particles(obs[:1], action[:1], 200).mean().item()

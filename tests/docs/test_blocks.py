@@ -24,8 +24,8 @@ from bridgerl import resolve, train
 from bridgerl.actors import ACTORS
 from bridgerl.cli.main import _read, main
 from bridgerl.critics import CRITICS
-from bridgerl.ops import measures
 from bridgerl.presets import PRESETS
+from bridgerl.settings import measures
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

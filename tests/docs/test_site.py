@@ -134,7 +134,7 @@ def test_a_critic_or_actor_has_a_page_in_the_usual_order(kind: str, name: str) -
 def test_every_logged_number_is_explained(kind: str, name: str) -> None:
     pair = {"actor": "sac", "critic": "cdq"} | {kind[:-1]: name}
     agent = learn(make_agent(pair["actor"], pair["critic"]), range(2))
-    logged = set(agent.figures(make_batch(8))) | set(agent.update(make_batch(8)))
+    logged = set(agent.diagnostics(make_batch(8))) | set(agent.update(make_batch(8)))
     logged |= set(agent.update(make_batch(8)))  # An actor may wait for its turn.
     texts = [(DOCS / kind / page).read_text() for page in (f"{name}.md", "index.md")]
     told = set(re.findall(r"`((?:critic|actor)/\w+)`", "".join(texts)))

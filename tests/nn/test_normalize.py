@@ -32,7 +32,7 @@ def paid(rewards: list[list[float]], discount: float = 0.9, unit: float = 10.0) 
     """A scale that has seen whole episodes."""
     scale = ReturnScale(discount, unit)
     for episode in rewards:
-        scale.begin(0)
+        scale.begin_episode(0)
         for reward in episode:
             scale.add(reward, 0)
     return scale
@@ -179,7 +179,7 @@ def test_where_episodes_do_not_go_on_after_a_load_their_sums_stay_behind() -> No
 def test_a_normaliser_that_is_off_changes_nothing_and_has_no_state() -> None:
     off, x = Normalizer(), torch.randn(4, 3)
     assert off.state_dict() == {}
-    off.begin(x[0].numpy(), 0)
+    off.begin_episode(x[0].numpy(), 0)
     assert off.add(x[0].numpy(), 7.0, 0) == 1.0
     batch = Batch(x, x, x[:, 0], x[:, 0], x)
     assert all(a is b for a, b in zip(off.normalize_batch(batch), batch, strict=True))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from bridgerl.errors import UserError
-from bridgerl.ops.measures import KINDS, OWN, Measure, parse
 from bridgerl.ops.risk import (
     add_distortion,
     levels,
@@ -21,6 +20,7 @@ from bridgerl.ops.risk import (
     risk_of_gaussian,
     weights,
 )
+from bridgerl.settings.measures import KINDS, OWN, Measure, parse
 
 NORMAL = NormalDist()
 MONOTONE = {"mean", "cvar", "wang", "power", "cpw", "entropic"}

@@ -49,7 +49,7 @@ def test_crossq_steps_equal_sb3_contrib() -> None:
     assert isinstance(online, Heads)
     for h in range(2):
         _copy(_critic_state(online, h), _module_state(theirs[h]))
-    agent.critic.track()
+    agent.critic.update_target()
     _copy(_actor_state(actor.net), _policy_state(model))
 
     for update in range(UPDATES):
@@ -59,7 +59,7 @@ def test_crossq_steps_equal_sb3_contrib() -> None:
         actor._policy_noise.set_state(torch.get_rng_state())
         torch.manual_seed(update)
         logged = train_theirs(model, batch)
-        ours = agent.figures(batch) | agent.update(batch)
+        ours = agent.diagnostics(batch) | agent.update(batch)
         close(ours["critic/loss"], 2 * logged["train/critic_loss"])
         close(ours["actor/loss"], logged["train/actor_loss"])
     for h in range(2):

@@ -56,7 +56,7 @@ def test_sac_steps_equal_stable_baselines3(batch: Batch, temperature: float) -> 
         agent.actor._target_noise.set_state(torch.get_rng_state())
         torch.manual_seed(update)
         theirs = train_theirs(model, batch)
-        ours = agent.figures(batch) | agent.update(batch)
+        ours = agent.diagnostics(batch) | agent.update(batch)
         close(ours["critic/loss"], 2 * theirs["train/critic_loss"])
         close(ours["actor/loss"], theirs["train/actor_loss"])
         close(ours["actor/temperature_loss"], theirs["train/ent_coef_loss"])
@@ -86,7 +86,7 @@ def test_td3_steps_equal_stable_baselines3(batch: Batch) -> None:
 
     for update in range(1, 5):  # Every second one moves the policy and both targets.
         theirs = train_theirs(model, batch)
-        ours = agent.figures(batch) | agent.update(batch)
+        ours = agent.diagnostics(batch) | agent.update(batch)
         close(ours["critic/loss"], theirs["train/critic_loss"])
         assert ("actor/loss" in ours) == (update % 2 == 0)
         if "actor/loss" in ours:
@@ -128,7 +128,7 @@ def test_tqc_steps_equal_sb3_contrib(batch: Batch, n_heads: int, n_drop: int) ->
         agent.actor._target_noise.set_state(torch.get_rng_state())
         torch.manual_seed(update)
         theirs = train_theirs(model, batch)
-        ours = agent.figures(batch) | agent.update(batch)
+        ours = agent.diagnostics(batch) | agent.update(batch)
         close(ours["critic/loss"], theirs["train/critic_loss"])
         close(ours["actor/loss"], theirs["train/actor_loss"])
         close(ours["actor/temperature_loss"], theirs["train/ent_coef_loss"])

@@ -104,7 +104,7 @@ def test_statistics_stand_still_in_an_update_and_what_is_given_stays_raw() -> No
         agent.observe(row.numpy(), 3.0)
     before = {k: v for k, v in snapshot(agent).items() if k.startswith("normalizer.")}
     raw = [column.clone() for column in batch]
-    agent.figures(batch)
+    agent.diagnostics(batch)
     agent.update(batch)
     agent.act(batch.obs[0].numpy(), explore=True, generator=torch.Generator())
     agent.quantiles(batch.obs, batch.action, torch.tensor([[0.5]]))
@@ -132,7 +132,7 @@ def stepped(env: str, actor: str, critic: str, steps: int) -> tuple[RunState, di
         step = TrainStep(state, config.train, config.warmup)
         task.reset(0)
         for number in range(1, steps + 1):
-            step(figures=number == steps)
+            step(diagnostics=number == steps)
     own = {k: v for k, v in state.agent.state_dict().items() if "normalizer.returns" not in k}
     return state, own
 
@@ -148,10 +148,10 @@ def test_rewards_of_another_unit_teach_the_same_bits(actor: str, critic: str, fa
     assert plain.agent.updates == 80
     assert one.keys() == two.keys()
     assert [k for k in one if not torch.equal(one[k], two[k])] == []
-    gains = [state.figures.pop("agent/return_gain") for state in (plain, loud)]
+    gains = [state.diagnostics.pop("agent/return_gain") for state in (plain, loud)]
     same, close = torch.testing.assert_close, {"rtol": 1e-6, "atol": 0}
     same(gains[0], factor * gains[1], **close)
-    for name in ("metrics", "figures"):
+    for name in ("metrics", "diagnostics"):
         same(getattr(plain, name), getattr(loud, name), **close, equal_nan=True)
     batch = make_batch()
     obs, action = batch.obs, batch.action[:, :1]
@@ -174,7 +174,7 @@ def test_rewards_too_large_to_be_squared_can_be_learnt(tmp_path: Path) -> None:
 def test_values_come_out_as_large_as_the_rewards_that_went_in(critic: str, size: float) -> None:
     agent, n = normalizing("td3", critic, lr=1e-2), 64
     for row in make_batch(500, seed=1).obs:
-        agent.begin(row.numpy())
+        agent.begin_episode(row.numpy())
         agent.observe(row.numpy(), size)
     batch = make_batch(n, discount=0.0)
     batch = batch._replace(reward=size * torch.ones(n))

@@ -34,12 +34,16 @@ def config(tmp_path: Path) -> RunConfig:
     )
 
 
-def take(config: RunConfig, steps: int, *, figures: bool = False) -> tuple[RunState, list[Episode]]:
+def take(
+    config: RunConfig, steps: int, *, diagnostics: bool = False
+) -> tuple[RunState, list[Episode]]:
     with closing(Task(config.env, config.seed)) as task, tuned_process(1):
         state = RunState(config, task)
         step = TrainStep(state, config.train, config.warmup)
         task.reset(0)
-        return state, [e for e in (step(figures=figures) for _ in range(steps)) if e is not None]
+        return state, [
+            e for e in (step(diagnostics=diagnostics) for _ in range(steps)) if e is not None
+        ]
 
 
 def test_numbers_of_any_type_that_an_agent_logs_can_be_saved(config: RunConfig) -> None:
@@ -151,14 +155,14 @@ def test_every_update_of_a_step_draws_its_own_batch(
     assert len({tuple(batch.obs[:, 0].tolist()) for batch in seen}) == 3
 
 
-def test_figures_come_without_an_update_too_and_disturb_none(config: RunConfig) -> None:
+def test_diagnostics_come_without_an_update_too_and_disturb_none(config: RunConfig) -> None:
     config = config.changed(train={"updates_per_step": 0.25})
     plain, _ = take(config, 110)
-    shown, _ = take(config, 110, figures=True)
-    assert plain.figures == {}
-    first, _ = take(config, 101, figures=True)
+    shown, _ = take(config, 110, diagnostics=True)
+    assert plain.diagnostics == {}
+    first, _ = take(config, 101, diagnostics=True)
     assert first.agent.updates == 0
-    assert "critic/loss" in first.figures
+    assert "critic/loss" in first.diagnostics
     ours, theirs = shown.snapshot({}).tensors, plain.snapshot({}).tensors
     kept = {k for k in theirs if k[:6] != "metric"}
     assert kept == {k for k in ours if k[:6] != "metric"}

@@ -112,7 +112,7 @@ def test_a_number_that_is_not_there_at_a_line_is_not_told_from_the_line_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = iter([{"critic/odd": torch.tensor(1.0)}, *[{} for _ in range(20)]])
-    monkeypatch.setattr(Agent, "figures", lambda *_: next(told))
+    monkeypatch.setattr(Agent, "diagnostics", lambda *_: next(told))
     records = _records(train(_config(tmp_path), quiet=True), "train")
     assert sum("critic/odd" in record for record in records) == 1
 

@@ -267,7 +267,7 @@ def test_critics_on_one_seed_see_the_same_data_and_are_tracked_at_their_cadence(
             self._seen.append(batch.reward)
             return {}
 
-        def track(self) -> None:
+        def update_target(self) -> None:
             tracked.append(len(self._seen))
 
     class Config(CDQConfig):

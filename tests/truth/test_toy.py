@@ -100,7 +100,7 @@ def test_an_update_moves_the_online_network_alone_until_it_is_tracked() -> None:
     pairs = list(zip(flow.target.parameters(), before, flow.online.parameters(), strict=True))
     assert all(torch.equal(target, old) for target, old, _ in pairs)
     assert any(not torch.equal(old, new) for _, old, new in pairs)
-    flow.track()
+    flow.update_target()
     assert all(torch.equal(target, new) for target, _, new in pairs)
 
 

@@ -29,7 +29,7 @@ class Actor(Pinned, ABC):
     def act(self, obs: Tensor, q: QFn, *, explore: bool, generator: torch.Generator) -> Tensor:
         """Actions in [-1, 1] for a batch of observations: (b, a)."""
 
-    def begin(self) -> None:
+    def begin_episode(self) -> None:
         """An episode of the training begins, in any of its environments."""
 
     @abstractmethod

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from bridgerl.actors.base import TargetActor, TargetActorConfig
 from bridgerl.nn.denoiser import Denoiser, StepEmbedding
+from bridgerl.nn.diffusion import Diffusion
 from bridgerl.nn.heads import reader
-from bridgerl.ops.diffusion import Diffusion
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 

@@ -203,7 +203,7 @@ class StateSAC(SAC):
         draws = torch.randn(shape, generator=source, device=obs.device)
         return torch.tanh(self.net.explore(obs, draws))
 
-    def begin(self) -> None:
+    def begin_episode(self) -> None:
         """Ask for other noise, unless steps are counted."""
         if self._every is None:
             self.held.seed.fill_(-1.0)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from bridgerl.nn.settings import LearnerConfig
-from bridgerl.ops.measures import parse
+from bridgerl.settings.measures import parse
 
 if TYPE_CHECKING:
     from bridgerl.actors.base import Actor

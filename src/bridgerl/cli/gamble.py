@@ -13,7 +13,7 @@ from bridgerl.actors import ACTORS
 from bridgerl.cli.output import counted, progress
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError, choose, require, require_seeds, require_some
-from bridgerl.ops.measures import parse
+from bridgerl.settings.measures import parse
 from bridgerl.truth.gambles import best_action, run_gamble
 from bridgerl.truth.settings import ADVISERS, CLOSE, RISKS, GambleCell
 

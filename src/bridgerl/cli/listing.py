@@ -8,8 +8,8 @@ from rich.table import Table
 
 from bridgerl.actors import ACTORS
 from bridgerl.critics import CRITICS
-from bridgerl.ops.measures import KINDS
 from bridgerl.presets import PRESETS, environments
+from bridgerl.settings.measures import KINDS
 from bridgerl.studies import SCALES, STUDIES
 
 

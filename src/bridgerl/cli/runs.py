@@ -12,11 +12,11 @@ from rich.table import Table
 
 from bridgerl.cli.output import check_file, counted, progress, tell_not_kept, writing
 from bridgerl.errors import UserError, printable, require, require_seeds
-from bridgerl.ops.measures import parse
 from bridgerl.plots import check_plotting
 from bridgerl.runs.folder import RunFolder
 from bridgerl.runs.trust import import_module
 from bridgerl.runs.verify import compare, verify
+from bridgerl.settings.measures import parse
 from bridgerl.show.film import ENDINGS, check_film, film
 from bridgerl.show.screen import check_window
 from bridgerl.show.watch import watch

@@ -14,9 +14,9 @@ from bridgerl.errors import UserError
 from bridgerl.nn.flat import Follower, GuardedAdam, Pinned
 from bridgerl.nn.trunk import batch_norms, joint, mated
 from bridgerl.ops.levels import Numbers, as_levels, midpoint_levels
-from bridgerl.ops.measures import Measure, parse
 from bridgerl.ops.quantile import QuantileCost, quantile_huber, quantile_surrogate
 from bridgerl.ops.risk import levels, risk_at
+from bridgerl.settings.measures import Measure, parse
 from bridgerl.types import Batch, Bootstrap, Metrics
 
 WIDE_KAPPA = 0.5
@@ -54,8 +54,8 @@ class Critic(Pinned, ABC):
         """What an update differentiates: the loss, or a cheaper form with the same gradient."""
         return self.loss(batch, boot)
 
-    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
-        """What the log shows beside the loss, when a line is written; `Agent.figures` detaches."""
+    def diagnostics(self, batch: Batch, boot: Bootstrap) -> Metrics:
+        """What the log shows beside the loss when a line is written; the agent detaches it."""
         return {}
 
     def see(self, batch: Batch, boot: Bootstrap) -> None:
@@ -165,7 +165,7 @@ class Critic(Pinned, ABC):
         """Inside `joint`, where the target looks at (s, a) itself, whose mate is (s', a')."""
         return mated(self._norms[1], mate)
 
-    def track(self) -> None:
+    def update_target(self) -> None:
         """Move the target one Polyak step towards the online weights."""
         self.follower.step()
 

@@ -50,7 +50,7 @@ class CDQ(Critic):
         y = self._target(batch, boot)
         return (self._values(batch.obs, batch.action) - y).square().mean(0).sum()
 
-    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+    def diagnostics(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """Mean value and mean target."""
         q, y = self._values(batch.obs, batch.action), self._target(batch, boot)
         return {"critic/q": q.mean(), "critic/target": y.mean()}

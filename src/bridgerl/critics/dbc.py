@@ -17,10 +17,10 @@ from bridgerl.critics.diagnostics import describe_fit
 from bridgerl.nn.endpoint import Context, EndpointNet
 from bridgerl.nn.trunk import make_trunk
 from bridgerl.ops.levels import Levels, midpoint_levels
-from bridgerl.ops.measures import Measure
 from bridgerl.ops.quantile import QuantileCost, huber, quantile_huber, sample_quantile
 from bridgerl.ops.risk import levels, risk_at
 from bridgerl.ops.targets import bellman, drop_top
+from bridgerl.settings.measures import Measure
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
@@ -205,7 +205,7 @@ class DBC(QuantileCritic):
         pred = torch.cat([end_0, end_t], 1)
         return Fit(pred, y, tau, t, share, (context.start, z_t), (end_0, end_t))
 
-    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+    def diagnostics(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """Both losses by time, targets, crossing quantiles, and whether labels leak."""
         fit = self._fit(batch, boot)
         return describe_fit(fit, self._quantile_loss(fit, quantile_huber), self._anchor_loss(fit))

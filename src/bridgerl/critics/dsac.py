@@ -9,9 +9,9 @@ from torch.nn import functional as F
 
 from bridgerl.critics.base import Critic, CriticConfig
 from bridgerl.nn.heads import network
-from bridgerl.ops.measures import Measure
 from bridgerl.ops.risk import risk_of_gaussian
 from bridgerl.ops.targets import bellman
+from bridgerl.settings.measures import Measure
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
@@ -65,7 +65,7 @@ class DSAC(Critic):
         now = self._gaussian(batch.obs, batch.action)
         return gaussian_surrogate(now, y, bound=c.td_bound, damping=c.damping).mean()
 
-    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+    def diagnostics(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """Means of value, deviation and target."""
         now, y = self._gaussian(batch.obs, batch.action), self._target(batch, boot)
         return {

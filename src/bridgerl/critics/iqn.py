@@ -10,10 +10,10 @@ from bridgerl.nn.embed import CosineEmbedding
 from bridgerl.nn.heads import reader
 from bridgerl.nn.mlp import MLP
 from bridgerl.ops.levels import Levels, midpoint_levels
-from bridgerl.ops.measures import Measure
 from bridgerl.ops.quantile import QuantileCost, quantile_huber
 from bridgerl.ops.risk import levels, risk_at
 from bridgerl.ops.targets import HeadRule, bellman, merge_heads
+from bridgerl.settings.measures import Measure
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
@@ -95,7 +95,7 @@ class IQN(QuantileCritic):
         pred, y, tau = self._regression(batch, boot)
         return cost(pred, y, tau, self.kappa).sum() / len(y)
 
-    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+    def diagnostics(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """Mean value, mean target and the targets' spread."""
         pred, y, _ = self._regression(batch, boot)
         return summarise(pred, y)

@@ -8,10 +8,10 @@ from torch import Tensor
 from bridgerl.critics.base import CriticConfig, QuantileCritic, summarise
 from bridgerl.nn.heads import Heads
 from bridgerl.ops.levels import midpoint_levels
-from bridgerl.ops.measures import Measure
 from bridgerl.ops.quantile import QuantileCost, quantile_huber, sample_quantile
 from bridgerl.ops.risk import risk_of
 from bridgerl.ops.targets import bellman, drop_top
+from bridgerl.settings.measures import Measure
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
@@ -71,7 +71,7 @@ class TQC(QuantileCritic):
         y = self._target(batch, boot)
         return cost(self._atoms(batch.obs, batch.action), y, self.levels, self.kappa).mean()
 
-    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+    def diagnostics(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """Mean value, mean target and the targets' spread."""
         return summarise(self._atoms(batch.obs, batch.action), self._target(batch, boot))
 

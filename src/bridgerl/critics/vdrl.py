@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from bridgerl.critics.base import CriticConfig
 from bridgerl.critics.bounds import BoundedCritic, ReturnBounds
 from bridgerl.nn.denoiser import Denoiser, StepEmbedding
+from bridgerl.nn.diffusion import Diffusion
 from bridgerl.nn.heads import reader
-from bridgerl.ops.diffusion import Diffusion
-from bridgerl.ops.measures import Measure
 from bridgerl.ops.quantile import sample_quantile
 from bridgerl.ops.risk import risk_of
 from bridgerl.ops.targets import bellman
+from bridgerl.settings.measures import Measure
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
@@ -108,7 +108,7 @@ class VDRL(BoundedCritic):
         errors = [eps - net(net.begin(condition), x, k) for net in self._heads(target=False)]
         return torch.stack(errors).square().mean((1, 2, 3)).sum()
 
-    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+    def diagnostics(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """Mean and spread of the targets."""
         y = self._target(batch, boot)
         return {"critic/target": y.mean(), "critic/target_spread": y.std(correction=0)}

@@ -15,9 +15,9 @@ from bridgerl.critics.base import CriticConfig
 from bridgerl.critics.bounds import BoundedCritic, ReturnBounds
 from bridgerl.nn.heads import reader
 from bridgerl.ops.levels import draw_levels, midpoint_levels
-from bridgerl.ops.measures import Measure
 from bridgerl.ops.risk import levels, risk_at
 from bridgerl.ops.targets import HeadRule, bellman, merge_heads
+from bridgerl.settings.measures import Measure
 from bridgerl.streams import Streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
@@ -136,7 +136,7 @@ class VF(BoundedCritic):
         cost = c.path_weight * terms.path + c.velocity_weight * terms.velocity
         return (terms.confidence * cost).mean()
 
-    def figures(self, batch: Batch, boot: Bootstrap) -> Metrics:
+    def diagnostics(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """Both losses, the target, its weight, and how often returns meet their bounds."""
         terms, (low, high) = self._terms(batch, boot), self._limits()
         return {

@@ -94,7 +94,7 @@ class ReturnScale(nn.Module):
         """Let the episodes under way be those that had these sums."""
         self._sums[:] = sums
 
-    def begin(self, env: int) -> None:
+    def begin_episode(self, env: int) -> None:
         self._sums[env] = 0.0
 
     def add(self, reward: float, env: int) -> float:
@@ -123,12 +123,12 @@ class Normalizer(nn.Module):
         super().__init__()
         self.obs, self.returns = obs, returns
 
-    def begin(self, obs: np.ndarray, env: int) -> None:
+    def begin_episode(self, obs: np.ndarray, env: int) -> None:
         """An episode of one of the environments begins."""
         if self.obs is not None:
             self.obs.add(obs)
         if self.returns is not None:
-            self.returns.begin(env)
+            self.returns.begin_episode(env)
 
     def add(self, obs: np.ndarray, reward: float, env: int) -> float:
         """A step reached an observation and paid; returns the ratio of new to old gain."""

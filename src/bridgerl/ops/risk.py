@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.special import ndtr, ndtri
 
 from bridgerl.errors import UserError
-from bridgerl.ops.measures import KINDS, OWN, Mass, Measure, parse
+from bridgerl.settings.measures import KINDS, OWN, Mass, Measure, parse
 
 HALVINGS = 50
 """Of the interval in which a level is looked for, where no formula gives it."""

@@ -219,8 +219,8 @@ class ActorCritic(Saved):
             self.logger.record(SB3_TAGS.get(key, key), number)
 
     def dump_logs(self) -> None:
-        """Write the log, with the critic's figures on the latest batch."""
+        """Write the log, with the critic's diagnostics on the latest batch."""
         if self._latest is not None:
-            for key, value in self.agent.figures(self._latest).items():
+            for key, value in self.agent.diagnostics(self._latest).items():
                 self.logger.record(SB3_TAGS.get(key, key), float(value))
         super().dump_logs()

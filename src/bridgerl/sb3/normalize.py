@@ -84,7 +84,7 @@ class Normalizing(OffPolicyAlgorithm):
         before, after = (self._rows(obs) for obs in (self._last_obs, new_obs))
         for env, info in enumerate(infos):
             if starts[env]:
-                agent.normalizer.begin(before[env], env)
+                agent.normalizer.begin_episode(before[env], env)
             # After an end, what came is already the first observation of the next episode.
             last = info.get("terminal_observation") if dones[env] else None
             reached = after[env] if last is None else self.policy.flatten(one(last))[0].numpy()

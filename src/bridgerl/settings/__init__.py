@@ -1,1 +1,1 @@
-"""Settings as data: how JSON is read, what an environment's settings say, what a length implies."""
+"""Settings as data: JSON, measures of risk and environments from text, what a length implies."""

@@ -148,7 +148,9 @@ class Trainer:
             self._evaluate()  # Due at the checkpoint's step, if a signal came in between.
         finished, stopping = self._reached_end(), self._stopping()
         while not finished and not stopping:
-            episode = calls.run.episode = self.step(figures=(c.step + 1) % config.log.every == 0)
+            episode = calls.run.episode = self.step(
+                diagnostics=(c.step + 1) % config.log.every == 0
+            )
             if episode is not None:
                 values = {"episode/return": episode.total, "episode/length": episode.length}
                 values |= {"episode/diverged": True} if episode.diverged else {}
@@ -177,7 +179,7 @@ class Trainer:
 
     def _log(self) -> None:
         c = self.counters
-        told = self.state.figures | self.state.metrics
+        told = self.state.diagnostics | self.state.metrics
         # As float32, which a checkpoint keeps: a resumed run then logs the same digits.
         values: dict[str, Any] = {k: float(v.float()) for k, v in sorted(told.items())}
         if self.agent.updates > 0:

@@ -60,7 +60,7 @@ class Policy:
 
     def reset(self) -> None:
         """An episode begins: a policy that explores with held noise (gSDE) asks for other noise."""
-        self.agent.actor.begin()
+        self.agent.actor.begin_episode()
 
     def make_env(self, **more: Any) -> gym.Env[Any, Any]:
         """The environment of its run, with its wrappers; `more` such as render_mode="human"."""

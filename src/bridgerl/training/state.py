@@ -88,9 +88,9 @@ class RunState:
         """The environments of the run, which take turns by step."""
         self.counters = Counters()
         self.metrics: dict[str, Tensor] = {}
-        """The figures of the last update."""
-        self.figures: dict[str, Tensor] = {}
-        """The figures of the last line of the log, which no checkpoint needs."""
+        """What the last update logged."""
+        self.diagnostics: dict[str, Tensor] = {}
+        """Those of the last line of the log, which no checkpoint needs."""
         self.segments: dict[str, str] = {}
         """Replay segments on disk, by name, with their checksums."""
         self.sample: dict[str, Any] | None = None

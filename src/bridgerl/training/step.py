@@ -46,8 +46,8 @@ class TrainStep:
         self._replay_draws = state.streams("replay", "cpu")
         self._warmup_draws = state.streams("warmup", "cpu")
 
-    def __call__(self, *, figures: bool = False) -> Episode | None:
-        """Take the step, with figures for the log if asked; returns the episode if it has ended."""
+    def __call__(self, *, diagnostics: bool = False) -> Episode | None:
+        """Take the step, with diagnostics for the log if asked; returns an episode that is over."""
         state, c = self.state, self.state.counters
         turn = c.step % len(state.lanes)
         lane = state.lanes[turn]
@@ -59,7 +59,7 @@ class TrainStep:
         c.step += 1
         failpoint("train.step")
         if c.step > self.warmup:
-            self._learn(figures)
+            self._learn(diagnostics)
         return self._end_episode(turn, out.diverged) if out.terminated or out.truncated else None
 
     def _choose(self, turn: int) -> None:
@@ -68,7 +68,7 @@ class TrainStep:
         free = [i for i in range(turn, len(state.lanes)) if state.lanes[i].chosen is None]
         for i in free:
             if not state.lanes[i].task.actions:
-                state.agent.begin(state.lanes[i].obs, i)
+                state.agent.begin_episode(state.lanes[i].obs, i)
         n_random = max(0, self.warmup - (state.counters.step - turn))  # Of the round's first steps.
         for i in free:
             if i < n_random:
@@ -89,12 +89,12 @@ class TrainStep:
         x = torch.from_numpy(np.stack(obs)).to(agent.device)
         return [*agent.actions(x, explore=True, generator=self._explore).cpu().numpy()]
 
-    def _learn(self, figures: bool) -> None:
-        """Make the updates due; figures are of the batch that would be drawn next."""
+    def _learn(self, diagnostics: bool) -> None:
+        """Make the updates due; diagnostics are of the batch that would be drawn next."""
         state = self.state
-        if figures:
+        if diagnostics:
             with state.streams.kept():
-                state.figures = state.agent.figures(self._sample())
+                state.diagnostics = state.agent.diagnostics(self._sample())
         for _ in range(self.updates_due()):
             state.metrics |= state.agent.update(self._sample())
             if state.agent.updates % LOST_UPDATES_CHECK == 0:

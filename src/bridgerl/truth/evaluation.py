@@ -127,7 +127,7 @@ def run_evaluation(cell: EvaluationCell, folder: Path) -> dict[str, Any]:
             batch = Batch(see(obs), action, reward, cell.data.discount * alive, see(next_obs))
             critic.update(batch, boot)
             if update % cell.config.target_every == 0:
-                critic.track()
+                critic.update_target()
         obs, action = torch.from_numpy(forks.obs), torch.from_numpy(forks.action)
         z = critic.particles(see(obs), action, scores.LEVELS, target=True)
     learned = np.sort(z.detach().double().numpy(), 1)

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from bridgerl.agent import Agent, build_agent
-from bridgerl.ops.measures import Measure
 from bridgerl.ops.risk import risk_of
+from bridgerl.settings.measures import Measure
 from bridgerl.streams import Streams, derive_seed
 from bridgerl.training.process import tuned_process
 from bridgerl.truth.problems import Array, Problem, Query, Transition
@@ -126,7 +126,7 @@ def learn(problem: Problem, cell: GambleCell) -> Agent:
         alone = int(ALONE * cell.updates)
         for _ in range(alone):
             agent.critic.update(*problem.draw(cell.batch, rng))
-            agent.critic.track()
+            agent.critic.update_target()
         rates = [optimizer.lr for optimizer in agent.optimizers]
         for left in np.linspace(1, 0, cell.updates - alone, endpoint=False):
             for optimizer, rate in zip(agent.optimizers, rates, strict=True):

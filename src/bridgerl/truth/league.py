@@ -1,7 +1,8 @@
 """The league: critics learn known returns, on equal data and budget, measured against the truth.
 
-Training goes through `update` and `track`, the read-out through `particles` of the target network:
-the Polyak average that bootstraps, free of the last updates' noise. `w1_online` tells that noise.
+Training goes through `update` and `update_target`, the read-out through `particles` of the target
+network: the Polyak average that bootstraps, free of the last updates' noise. `w1_online` tells that
+noise.
 """
 
 import json
@@ -55,7 +56,7 @@ def run_cell(cell: LeagueCell) -> dict[str, Any]:
         for update in range(1, cell.updates + 1):
             critic.update(*problem.draw(cell.batch, rng))
             if update % cell.config.target_every == 0:
-                critic.track()
+                critic.update_target()
         spent = max(time.process_time() - started, 1e-9)  # A clock may stand still.
         rows = [distances(critic, problem, query) for query in problem.queries]
     means = {key: float(np.mean([r[key] for r in rows])) for key in rows[0] if key != "curve"}

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bridgerl.ops.measures import Measure, parse
 from bridgerl.ops.risk import risk_of
+from bridgerl.settings.measures import Measure, parse
 
 LEVELS = (0.05, 0.5, 0.95)
 ENDS = (0.025, 0.975)

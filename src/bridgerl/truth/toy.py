@@ -49,7 +49,7 @@ FIGURES = {
 
 
 def critic_config(config: ToyConfig, name: str) -> CriticConfig:
-    """A critic whose target is its frozen self: `track` copies all of it."""
+    """A critic whose target is its frozen self: `update_target` copies all of it."""
     flow = FlowConfig(hidden=(config.flow_width,) * 3, sampler_steps=config.flow_steps)
     critic = flow if name == "flow" else league_config(name, config.preset).critic
     return replace(critic, lr=config.lr, polyak=1.0)
@@ -79,7 +79,7 @@ def _run(config: ToyConfig, name: str, seed: int, tick: Callable[[], None]) -> d
                 batch = Batch(obs, action, reward, zeros, obs)
             critic.update(batch, Bootstrap(action, zeros))
             tick()
-        critic.track()
+        critic.update_target()
         z = critic.particles(obs[:1], action[:1], N_PARTICLES, target=True)[0].double().numpy()
         if not np.isfinite(z).all():
             raise NumericFault(f"{name}: returns are not finite after iteration {k}; lower --lr")

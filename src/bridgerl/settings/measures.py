@@ -63,7 +63,7 @@ KINDS = {
     "entropic": Kind(0.01, -1e6, 1e6, "certainty equivalent of an exponential utility"),
 }
 OWN: dict[str, Mass] = {}
-"""Distortions that users gave a name, see `risk.add_distortion`."""
+"""Distortions that users gave a name, see `add_distortion` in ops/risk.py."""
 
 
 def parse(text: str | Measure) -> Measure:
