@@ -65,6 +65,23 @@ class OwnConfig(CriticConfig):
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
+class OneWidthConfig(CriticConfig):
+    """One whose fields of our names mean something else."""
+
+    hidden: int = 64
+    """Width of its only layer."""
+
+    def build(self, spec: EnvSpec, streams: Streams) -> Any:
+        raise NotImplementedError
+
+
+def test_a_field_of_another_type_keeps_its_own_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CRITICS, "own", OneWidthConfig)
+    own = resolve("Hopper-v5", critic="own").critic
+    assert own == OneWidthConfig(lr=resolve("Hopper-v5", critic="dsac").critic.lr)
+
+
 def test_a_critic_of_another_package_gets_the_sizes_and_rates_that_it_has_fields_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -12,6 +12,7 @@ from bridgerl import Agent, Streams, build_agent, resolve
 from bridgerl.actors import ACTORS
 from bridgerl.config import decode, encode
 from bridgerl.critics import CRITICS
+from bridgerl.critics.cdq import CDQ, CDQConfig
 from bridgerl.errors import UserError
 from bridgerl.nn.normalize import Normalizer, ReturnScale
 from bridgerl.ops.risk import add_distortion
@@ -80,6 +81,28 @@ def test_qvpo_explores_plays_and_bootstraps_by_its_measure() -> None:
     agent.actions(obs, explore=False, generator=draws)
     agent.bootstrap(obs)
     assert seen == [("cvar:0.1", True, t) for t in (False, False, True)]
+
+
+def test_the_mean_as_a_measure_is_that_of_the_same_draws_as_the_value() -> None:
+    agent, batch = learn(agent_of("sac", "vdrl"), range(3)), make_batch(16)
+    told = agent.risk(batch.obs, batch.action, "mean")
+    assert torch.allclose(told, agent.q(batch.obs, batch.action), atol=1e-5)
+
+
+class Drawing(CDQ):
+    """A critic without a distribution whose value is random."""
+
+    def q(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        raise AssertionError("what draws must not be asked for what is fixed")
+
+    def q_rank(self, obs: Tensor, action: Tensor, *, target: bool = False) -> Tensor:
+        return torch.zeros(len(obs))
+
+
+def test_the_fixed_mean_of_a_random_value_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CDQConfig, "build", lambda config, spec, _: Drawing(config, spec))
+    agent, batch = agent_of("sac", "cdq"), make_batch(4)
+    assert agent.risk(batch.obs, batch.action, "mean").tolist() == [0.0] * 4
 
 
 def test_an_agents_risk_is_in_the_units_of_the_task() -> None:

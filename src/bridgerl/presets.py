@@ -1,7 +1,7 @@
 """Named defaults as data: per preset, per actor-critic pair, per environment."""
 
 import shlex
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from bridgerl.actors import ACTORS, ActorConfig
@@ -9,6 +9,7 @@ from bridgerl.config import SECTIONS, RunConfig, encode
 from bridgerl.critics import CRITICS, CriticConfig
 from bridgerl.errors import choose
 from bridgerl.registry import Registry
+from bridgerl.settings.codec import takes
 from bridgerl.settings.lengths import save_every_of, warmup_of
 
 T = TypeVar("T")
@@ -111,13 +112,12 @@ def completed(
 def _part(layers: list[Overrides], part: str, name: str, table: Registry[T]) -> T:
     """The actor or critic of a name; later layers win, and in a layer what is said of it alone.
 
-    Of what is said of all, it takes the fields that it has.
+    Of what is said of all, it takes the fields that it has, if they are of the same type.
     """
     kind = choose(part, name, table)
-    known = {field.name for field in fields(kind)}  # pyright: ignore[reportArgumentType]
     values: Overrides = {}
     for layer in layers:
-        values |= {k: v for k, v in layer.get(part, {}).items() if k in known}
+        values |= {k: v for k, v in layer.get(part, {}).items() if takes(kind, k, v)}
         values |= layer.get(f"{part}.{name}", {})
     return kind(**values)
 

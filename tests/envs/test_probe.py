@@ -22,7 +22,7 @@ from bridgerl.runs.folder import RunFolder
 from conftest import TINY, environment, finished
 
 POINT = "toy_envs:Point-v0"
-CHANGED = "the environment is not the one that the run began with"
+CHANGED = "the environment is not the one that the run had before"
 
 
 def test_a_sample_is_of_the_environment_alone() -> None:
@@ -146,6 +146,8 @@ def test_a_termination_rule_that_no_first_step_meets_is_noticed_by_its_code(
     assert capsys.readouterr().err == ""
     assert not trained(400, 200.0)
     assert f"{CHANGED}: other code in far_env" in capsys.readouterr().err
+    assert not trained(500, 200.0)  # Once inexact, always; but nothing has changed since.
+    assert capsys.readouterr().err == ""
 
 
 def test_other_registered_arguments_are_noticed_at_resume() -> None:

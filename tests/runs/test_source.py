@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bridgerl.runs.source import COMPUTING, PACKAGE, checksum_of, statements
+from bridgerl.critics.cdq import CDQ
+from bridgerl.runs.source import COMPUTING, PACKAGE, checksum_of, code_of, statements
 
 
 @pytest.fixture
@@ -72,3 +73,12 @@ def test_a_text_that_is_used_is_a_statement() -> None:
     assert statements(b'def f():\n    """Say."""\n') == statements(b"def f():\n    'Other.'\n")
     assert statements(b"x = 'a'") != statements(b"x = 'b'")
     assert statements(b"f('a')") != statements(b"f('b')")
+
+
+def test_the_code_of_others_is_told_by_module_and_that_of_releases_is_not() -> None:
+    own = type("Own", (CDQ,), {"__module__": __name__})
+    found = code_of((CDQ, own))
+    assert list(found) == [f"code in {__name__}"]
+    assert found == code_of((own,))
+    lost = type("Lost", (), {"__module__": "no_such_module"})
+    assert code_of((lost,)) == {"code in no_such_module": None}

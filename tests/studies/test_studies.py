@@ -23,6 +23,7 @@ from bridgerl.studies import SCALES, STUDIES, paper
 from bridgerl.studies.base import LeagueStudy, Setting, TrainingStudy
 from bridgerl.studies.jobs import job_from, league_cell, toy_job, train_job
 from bridgerl.studies.manifest import Manifest, read_manifest, write_manifest
+from bridgerl.studies.run import work
 from bridgerl.studies.run.pictures import draw
 from bridgerl.studies.run.work import run_job
 from bridgerl.truth.gambles import best_action
@@ -292,6 +293,20 @@ def test_a_gambles_result_has_its_action_and_what_actions_are_worth(tmp_path: Pa
         assert [x for x, _ in cell.curve] == [i / 20 for i in range(21)]
     draw(jobs, tmp_path)
     assert {path.name for path in tmp_path.glob("*.png")} == {"gamble.png"}
+
+
+def test_a_gamble_with_numbers_that_are_none_has_a_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = STUDIES["gamble"].jobs("smoke", tmp_path, (0,))[0]
+    worth = [float("nan"), *[1.0] * 19, float("inf")]
+    found = {"action": float("nan"), "best": 1.0, "miss": float("nan"), "worth": worth}
+    monkeypatch.setattr(work, "run_gamble", lambda _: found)
+    run_job(job)
+    (cell,) = read_result(job.folder / RESULT).cells
+    assert cell.scores == {"miss": None, "action": None}
+    assert [x for x, _ in cell.curve] == [i / 20 for i in range(1, 20)]
+    draw([job], tmp_path)
 
 
 def test_the_endpoint_table_is_exact_and_agrees_with_the_papers(tmp_path: Path) -> None:

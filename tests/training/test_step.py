@@ -41,9 +41,8 @@ def take(
         state = RunState(config, task)
         step = TrainStep(state, config.train, config.warmup)
         task.reset(0)
-        return state, [
-            e for e in (step(diagnostics=diagnostics) for _ in range(steps)) if e is not None
-        ]
+        ends = (step(diagnostics=diagnostics) for _ in range(steps))
+        return state, [episode for episode in ends if episode is not None]
 
 
 def test_numbers_of_any_type_that_an_agent_logs_can_be_saved(config: RunConfig) -> None:

@@ -19,13 +19,15 @@ from gymnasium.spaces import Box
 from bridgerl import resolve, train
 from bridgerl.agent import Agent
 from bridgerl.config import RunConfig
+from bridgerl.critics.cdq import CDQ, CDQConfig
 from bridgerl.envs.task import Task
 from bridgerl.errors import NumericFault, UserError
 from bridgerl.runs import checkpoint
 from bridgerl.runs.folder import RunFolder
 from bridgerl.streams import Streams
-from bridgerl.training import health
+from bridgerl.training import health, process
 from bridgerl.training.play import load_agent
+from bridgerl.training.state import RunState
 from bridgerl.training.threads import probe_threads
 from bridgerl.types import Batch, EnvSpec, Metrics
 from conftest import TINY, Run, environment, finished, started
@@ -115,6 +117,47 @@ def test_a_number_that_is_not_there_at_a_line_is_not_told_from_the_line_before(
     monkeypatch.setattr(Agent, "diagnostics", lambda *_: next(told))
     records = _records(train(_config(tmp_path), quiet=True), "train")
     assert sum("critic/odd" in record for record in records) == 1
+
+
+def test_what_an_earlier_release_saved_as_a_metric_does_not_hide_the_latest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update = Agent.update
+    stale = {"critic/loss": torch.tensor(-1.0)}
+    monkeypatch.setattr(Agent, "update", lambda self, batch: update(self, batch) | stale)
+    records = _records(train(_config(tmp_path), quiet=True), "train")
+    assert all(record.get("critic/loss", 0.0) >= 0.0 for record in records)
+
+
+def test_code_that_is_edited_before_the_first_checkpoint_is_not_taken_for_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = _config(tmp_path)
+    with contextlib.closing(Task(config.env, 0)) as task:
+        state = RunState(config, task)
+        monkeypatch.setattr(process, "checksum_of", lambda _: "edited")
+        process.fingerprint.cache_clear()
+        assert state.snapshot({}).fingerprint["source"] != "edited"
+        assert RunState(config, task).snapshot({}).fingerprint["source"] == "edited"
+    process.fingerprint.cache_clear()
+
+
+class OwnCDQ(CDQ):
+    """A critic of another package."""
+
+
+def test_the_code_of_a_critic_of_ones_own_is_part_of_what_a_run_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = _config(tmp_path)
+    monkeypatch.setattr(CDQConfig, "build", lambda config, spec, _: OwnCDQ(config, spec))
+    with contextlib.closing(Task(config.env, 0)) as task:
+        state = RunState(config, task)
+        saved = state.snapshot({})
+        reason = f"code in {__name__} other ->"
+        assert not any(reason in told for told in state.restore(saved, {}))
+        saved.fingerprint[f"code in {__name__}"] = "other"
+        assert any(reason in told for told in state.restore(saved, {}))
 
 
 def test_a_run_that_never_saved_begins_with_the_length_it_is_given_next(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def test_a_run_fits_draws_of_the_first_law_then_backs_up_a_self_frozen_once_per_
 ) -> None:
     events: list[Batch | None] = []
     monkeypatch.setattr(Critic, "update", lambda _, batch, boot: events.append(batch))
-    monkeypatch.setattr(Critic, "track", lambda _: events.append(None))
+    monkeypatch.setattr(Critic, "update_target", lambda _: events.append(None))
     run_toy(dataclasses.replace(TINY, critics=("cdq", "dbc"), seeds=(0, 1)))
     runs = [events[at : at + 10] for at in range(0, 40, 10)]
     for run in runs:

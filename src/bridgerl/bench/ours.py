@@ -144,7 +144,7 @@ def _watch(state: RunState, clock: Clock) -> None:
     clock.watch(critic, "objective", "forward")
     clock.watch(critic.optimizer, "step", "backward")
     clock.watch(critic.optimizer, "descend", "optimiser")
-    clock.watch(critic, "track", "optimiser")
+    clock.watch(critic, "update_target", "optimiser")
     clock.watch(actor, "update", "actor")
 
 

@@ -30,7 +30,8 @@ from bridgerl.training.process import tuned_process
 from bridgerl.training.state import RunState
 from bridgerl.training.step import TrainStep
 
-PEER_STROKES = ("-", "--", ":", "-.")
+Stroke = str | tuple[int, tuple[float, ...]]
+PEER_STROKES: tuple[Stroke, ...] = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ def draw_race(cells: Sequence[dict[str, Any]], path: Path) -> None:
     """
     envs = list(dict.fromkeys(cell["env"] for cell in cells))
     labels = list(dict.fromkeys(cell["label"] for cell in cells))
-    strokes, looks = itertools.cycle(PEER_STROKES), dict[str, tuple[str, str]]()
+    strokes, looks = itertools.cycle(PEER_STROKES), dict[str, tuple[str, Stroke]]()
     for label in labels:
         critic = label.lower().partition("+")[2]
         ours = critic in CRITICS

@@ -101,7 +101,8 @@ class Critic(Pinned, ABC):
             tau = levels(measure, midpoint_levels(RISK_LEVELS)[None].to(obs))
             return risk_at(measure, self._quantiles(obs, action, tau, target=target))
         if measure.is_mean:
-            return self.q(obs, action, target=target)
+            drawn = type(self).q_rank is not Critic.q_rank  # Then `q` is not the same twice.
+            return (self.q_rank if fixed and drawn else self.q)(obs, action, target=target)
         hint = "take dbc, say, or give yours `_quantiles` and its config `distributional = True`"
         what = f"{type(self).__name__} knows no distribution, so it has no {measure}"
         raise UserError(f"{what}; {hint}")

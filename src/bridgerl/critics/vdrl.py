@@ -24,6 +24,8 @@ from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics
 
 READ_SEED = 0
 """Seed of the noise behind read-outs: the same for every state, action and call."""
+MEAN_SAMPLES = 64
+"""Samples behind `mean` and measures of risk that draw nothing."""
 READ_SAMPLES = 256
 """Samples behind `quantiles`."""
 
@@ -78,7 +80,7 @@ class VDRLConfig(CriticConfig):
 class VDRL(BoundedCritic):
     """Z(s, a) is what T denoising steps make of Gaussian noise, the smaller of the heads'."""
 
-    mean_particles = 64
+    mean_particles = MEAN_SAMPLES
 
     def __init__(self, config: VDRLConfig, spec: EnvSpec, streams: Streams) -> None:
         c, n_inputs = config, spec.obs_dim + spec.action_dim
@@ -126,8 +128,10 @@ class VDRL(BoundedCritic):
         self, obs: Tensor, action: Tensor, measure: Measure, *, fixed: bool, target: bool
     ) -> Tensor:
         """Of returns drawn from random or fixed noise: (b,)."""
-        n = self.config.n_risk
-        noise = self._read_noise(n, obs) if fixed else self._noise(len(obs), n, self._actor_draws)
+        if fixed:  # The very returns of `mean`.
+            noise = self._read_noise(MEAN_SAMPLES, obs)
+        else:
+            noise = self._noise(len(obs), self.config.n_risk, self._actor_draws)
         return risk_of(measure, self._draw(obs, action, noise, target=target).amin(1))
 
     def particles(self, obs: Tensor, action: Tensor, n: int, *, target: bool = False) -> Tensor:

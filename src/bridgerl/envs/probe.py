@@ -5,11 +5,9 @@ import itertools
 import json
 import math
 import random
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -19,14 +17,12 @@ from bridgerl.envs.recipe import Recipe, describe
 from bridgerl.envs.task import Task, task_maker
 from bridgerl.envs.watchdog import Watched
 from bridgerl.errors import EnvFault
-from bridgerl.runs.source import checksum, statements
+from bridgerl.runs.source import checksum, code_of
 from bridgerl.runs.versions import versions
 
 MOST_STEPS = 100
 MOST_SECONDS = 0.1
 """A sample of an environment ends with the step that exceeds either."""
-KNOWN = ("gymnasium.", "bridgerl.", "builtins", "typing", "abc")
-"""Modules whose code the fingerprint of a run knows by their releases."""
 
 
 def check_env(env: str | Recipe, steps: int = 200) -> dict[str, Any]:
@@ -84,17 +80,15 @@ def made_of(task: Task) -> dict[str, Any]:
     """What it is made of by name: recipe, spaces, layers, the code of what is not Gymnasium's."""
     # A run may be watched later: that changes nothing of what it does.
     layers = [type(env) for env in _layers(task.env) if not isinstance(env, Watched)]
-    names = {kind.__module__ for layer in layers for kind in layer.__mro__}
     spec = task.env.unwrapped.spec
     arguments = {} if spec is None else spec.kwargs
-    code = {f"code in {name}": _code(name) for name in names if not name.startswith(KNOWN)}
     return {
         "settings": describe(task.recipe),
         "arguments": json.dumps(arguments, sort_keys=True, default=_kind),
         "spaces": checksum(json.dumps(task.spec.spaces, sort_keys=True)),
         "time limit": task.time_limit,
         "layers": [_path(layer) for layer in layers],
-        **code,
+        **code_of(layers),
     }
 
 
@@ -113,15 +107,6 @@ def _path(kind: type) -> str:
 def _kind(value: object) -> Any:
     """What stands for a value that is no JSON: an array's numbers, or else its type alone."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else _path(type(value))
-
-
-def _code(module: str) -> str | None:
-    """A checksum of what a module does, None if its code cannot be read."""
-    file = getattr(sys.modules.get(module), "__file__", None)
-    try:
-        return None if file is None else checksum(statements(Path(file).read_bytes()))
-    except (OSError, SyntaxError, ValueError):
-        return None
 
 
 def _description(task: Task) -> str:

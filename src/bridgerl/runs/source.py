@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ PACKAGE = Path(__file__).parents[1]
 COMPUTING = ("agent.py", "config.py", "streams.py", "types.py", "actors", "critics", "bridge")
 COMPUTING += ("nn", "ops", "settings", "envs", "training")
 """Modules and rooms of our own that decide a run's bits."""
+RELEASED = ("bridgerl.", "gymnasium.", "torch.", "builtins", "typing", "abc")
+"""Modules whose code the fingerprint of a run knows by their releases."""
 
 
 def checksum(text: str) -> str:
@@ -38,3 +41,18 @@ def checksum_of(rooms: Iterable[str], package: Path = PACKAGE) -> str:
     paths = [p for root in roots for p in ([root] if root.suffix else root.rglob("*.py"))]
     named = {p.relative_to(package).as_posix(): statements(p.read_bytes()) for p in paths}
     return checksum(repr(sorted(named.items())))
+
+
+def code_of(kinds: Iterable[type]) -> dict[str, str | None]:
+    """A checksum of every module that classes come from and no release tells, by a name for it."""
+    names = {base.__module__ for kind in kinds for base in kind.__mro__}
+    return {f"code in {n}": _code(n) for n in sorted(names) if not n.startswith(RELEASED)}
+
+
+def _code(module: str) -> str | None:
+    """A checksum of what a module does, None if its code cannot be read."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    try:
+        return None if file is None else checksum(statements(Path(file).read_bytes()))
+    except (OSError, SyntaxError, ValueError):
+        return None

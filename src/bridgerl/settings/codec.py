@@ -45,6 +45,15 @@ def change_fields(config: C, changes: Mapping[str, Any], where: str) -> C:
     return decode_fields(type(config), values, where)
 
 
+def takes(cls: type, field: str, value: Any) -> bool:
+    """Whether a dataclass has a field of that name whose annotation allows a value."""
+    try:
+        _decode_value(get_type_hints(cls)[field], value, field)
+    except (KeyError, UserError):
+        return False
+    return True
+
+
 def _decode_value(hint: Any, value: Any, where: str) -> Any:
     """Check one JSON value against its annotation: a bool is no int, a float holds its int."""
     origin, args = get_origin(hint), get_args(hint)

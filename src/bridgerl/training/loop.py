@@ -4,11 +4,11 @@ import contextlib
 import os
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,8 @@ from bridgerl.training.replay import check_memory
 from bridgerl.training.state import ENVIRONMENT, Counters, RunState
 from bridgerl.training.step import TrainStep
 from bridgerl.training.threads import settle_threads
+
+A = TypeVar("A")
 
 FAILED_SAVES_IN_A_ROW = 3
 
@@ -179,7 +181,7 @@ class Trainer:
 
     def _log(self) -> None:
         c = self.counters
-        told = self.state.diagnostics | self.state.metrics
+        told = self.state.metrics | self.state.diagnostics
         # As float32, which a checkpoint keeps: a resumed run then logs the same digits.
         values: dict[str, Any] = {k: float(v.float()) for k, v in sorted(told.items())}
         if self.agent.updates > 0:
@@ -272,12 +274,16 @@ class Trainer:
         say(f"{'already finished' if self._reached_end() else 'resuming'} at step {snap.step:,}")
 
     def _watch_environment(self, known: Any) -> list[str]:
-        """Compare the environment with what is known of it; later starts will know it."""
+        """Compare the environment with what is known of it; a change is told once, then known."""
+        what = None if known is None else self._of_a_copy(partial(changes, known=known))
+        self.state.sample = known if known and not what else self._of_a_copy(trace_env)
+        before = "the environment is not the one that the run had before"
+        return [f"{before}: {what}"] if what else []
+
+    def _of_a_copy(self, ask: Callable[[Task], A]) -> A:
+        """What a fresh copy of the environment answers."""
         with contextlib.closing(self._make("sample", self.config.env_timeout)) as copy:
-            self.state.sample = known or trace_env(copy)
-            what = None if known is None else changes(copy, known)
-        begun = "the environment is not the one that the run began with"
-        return [f"{begun}: {what}"] if what else []
+            return ask(copy)
 
     def _finish(self) -> None:
         c = self.counters

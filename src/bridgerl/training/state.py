@@ -21,6 +21,7 @@ from bridgerl.runs.checkpoint import (
     Snapshot,
     lanes_of,
 )
+from bridgerl.runs.source import code_of
 from bridgerl.runs.store import is_count
 from bridgerl.runs.tensors import check_fit, with_prefix, without_prefix
 from bridgerl.streams import Streams
@@ -95,7 +96,9 @@ class RunState:
         """Replay segments on disk, by name, with their checksums."""
         self.sample: dict[str, Any] | None = None
         """What the environment did under a fixed seed when the run began, if that is known."""
-        self._config = config.train
+        self._facts = fingerprint(config.train.threads, config.train.device)
+        """What decides the bits of this run, as it was when the run started."""
+        self._facts |= code_of((type(self.agent.actor), type(self.agent.critic)))
 
     def weights(self) -> dict[str, Tensor]:
         """The tensors that an agent needs to play, without what it needs to learn."""
@@ -110,7 +113,7 @@ class RunState:
             progress = {EPISODE_NUMBER: torch.tensor(lane.episode)}
             progress[EPISODE_RETURN] = torch.tensor(lane.total, dtype=torch.float64)
             episodes |= with_prefix(f"{i}.", lane.state() | progress)
-        facts = fingerprint(self._config.threads, self._config.device)
+        sample = {} if self.sample is None else {ENVIRONMENT: self.sample}
         return Snapshot(
             step=self.counters.step,
             tensors=tensors,
@@ -118,7 +121,7 @@ class RunState:
             state=vars(self.counters)
             | {EPISODE_NUMBER: first.episode, EPISODE_RETURN: first.total},
             metrics=metrics_mark,
-            fingerprint=facts if self.sample is None else facts | {ENVIRONMENT: self.sample},
+            fingerprint=self._facts | sample,
         )
 
     def restore(self, snap: Snapshot, segments: dict[str, str]) -> list[str]:
@@ -131,7 +134,7 @@ class RunState:
         self.agent.load_state_dict(without_prefix(snap.tensors, "agent."))
         self.streams.load(without_prefix(snap.tensors, "stream."))
         self.metrics = without_prefix(metrics, "metric.")
-        then, now = snap.fingerprint, fingerprint(self._config.threads, self._config.device)
+        then, now = snap.fingerprint, self._facts
         changed = [f"{k} {then.get(k)} -> {v}" for k, v in now.items() if then.get(k) != v]
         reasons = ["; ".join(changed)] if changed else []
         return reasons + self._restore_episodes(snap)

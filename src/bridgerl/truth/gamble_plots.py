@@ -41,7 +41,7 @@ def draw_learnt(actions: Mapping[tuple[str, str], Sequence[float]], path: Path) 
     """
     pairs, measures = (list(dict.fromkeys(names)) for names in zip(*actions, strict=True))
     actors = list(dict.fromkeys(pair.partition("+")[0] for pair in pairs))
-    low = min(0.0, *(a for found in actions.values() for a in found)) - 0.05
+    low = min([0.0, *(a for found in actions.values() for a in found)]) - 0.05
     figure, axes = panels(1, len(measures), width=1.7, height=0.9 + 0.2 * len(pairs))
     for ax, measure in zip(axes, measures, strict=True):
         best = best_action(measure)

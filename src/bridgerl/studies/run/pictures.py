@@ -29,7 +29,8 @@ def draw(jobs: list[Job], folder: Path) -> None:
     if learnt := {job: data for job, data in found.items() if job.kind == "gamble"}:
         actions: dict[tuple[str, str], list[float]] = {}
         for job, data in learnt.items():
-            actions.setdefault((job.setting, job.task), []).append(data["action"])
+            learned = actions.setdefault((job.setting, job.task), [])
+            learned += [] if data["action"] is None else [data["action"]]
         draw_learnt(actions, folder / "gamble.png")
     if points := [p for job, data in found.items() for p in value_points(job, data)]:
         draw_values(points, folder / "values.png")

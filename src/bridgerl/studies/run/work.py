@@ -95,9 +95,10 @@ def _evaluation(job: Job) -> Found:
 
 
 def _gamble(job: Job) -> Found:
-    data = run_gamble(gamble_cell(job))
+    data = store.finite(run_gamble(gamble_cell(job)))
     scores = {key: data[key] for key in ("miss", "action")}
-    curve = [list(point) for point in zip(WORTH_AT, data["worth"], strict=True)]
+    worth = zip(WORTH_AT, data["worth"], strict=True)
+    curve = [list(point) for point in worth if point[1] is not None]
     return [ResultCell(job.setting, job.task, job.seed, scores, curve)], data
 
 
