@@ -35,8 +35,21 @@ def test_swapped_and_misshapen_inputs_are_refused_by_every_public_value(critic: 
     for value in asked:
         assert value(obs, action).shape[0] == 4
         for s, a in wrong:
-            with pytest.raises(UserError, match=r"must be of shape \(b, 11\) and actions of sh"):
+            with pytest.raises(UserError, match=r"must be of shape \(b, "):
                 value(s, a)
+
+
+def test_observations_as_environments_give_them_are_played_and_others_refused() -> None:
+    agent, obs = agent_of("cdq"), np.linspace(-1, 1, 11)
+    played = agent.actions(obs[None])
+    assert played.shape == (1, 3)
+    assert torch.equal(played, agent.actions(torch.tensor(obs[None], dtype=torch.float64)))
+    assert agent.act(obs) == pytest.approx(played[0].numpy())
+    for wrong in (obs, obs[None, :10], obs[None, None]):
+        with pytest.raises(UserError, match=r"must be of shape \(b, 11\)"):
+            agent.actions(wrong)
+    with pytest.raises(UserError, match=r"must be of shape \(b, 11\)"):
+        agent.act(obs[:10])
 
 
 @pytest.mark.parametrize("critic", DISTRIBUTIONAL)

@@ -83,7 +83,7 @@ def test_hints_of_the_code_name_extras_that_exist() -> None:
 
 def test_the_first_block_on_stable_baselines3_runs_with_its_extra_alone(tmp_path: Path) -> None:
     text = (ROOT / "docs/sb3.md").read_text()
-    assert 'pip install ".[sb3]"' in text.partition("```python")[0]
+    assert 'pip install -c constraints.txt -e ".[sb3]"' in text.partition("```python")[0]
     (block, *_) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert block.count("100_000") == 2
     short = block.replace("100_000", "120")  # Beyond the 100 random steps.

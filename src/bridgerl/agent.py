@@ -26,6 +26,7 @@ from bridgerl.streams import Streams, derive_seed
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 
 T = TypeVar("T")
+Rows = Tensor | np.ndarray
 
 
 class Agent(Pinned):
@@ -68,7 +69,7 @@ class Agent(Pinned):
         self.device = next(actor.parameters()).device
         self.shifts: Tensor | None = None
         """What calibration adds to quantiles at midpoint levels: (k,)."""
-        self._sizes = sizes
+        self._sizes = sizes or (None, None)
 
     def begin_episode(self, obs: np.ndarray, env: int = 0) -> None:
         """Take note of an episode's first observation, (o,)."""
@@ -82,15 +83,15 @@ class Agent(Pinned):
             self.critic.rescale(ratio)
 
     def act(
-        self, obs: np.ndarray, *, explore: bool = False, generator: torch.Generator | None = None
+        self, obs: Rows, *, explore: bool = False, generator: torch.Generator | None = None
     ) -> np.ndarray:
         """`actions` for one observation: (o,) -> (a,)."""
-        one = self._taken(obs)[None]
+        one = torch.as_tensor(obs)[None]
         return self.actions(one, explore=explore, generator=generator)[0].cpu().numpy()
 
     @torch.no_grad()
     def actions(
-        self, obs: Tensor, *, explore: bool = False, generator: torch.Generator | None = None
+        self, obs: Rows, *, explore: bool = False, generator: torch.Generator | None = None
     ) -> Tensor:
         """Actions in [-1, 1] for a batch of observations: (b, o) -> (b, a).
 
@@ -102,8 +103,7 @@ class Agent(Pinned):
                 raise UserError(f"exploring draws anew at every call; {hint}, and keep it")
             # Some policies draw candidates though they do not explore.
             generator = torch.Generator(self.device).manual_seed(0)
-        seen = self.normalizer.normalize_obs(obs)
-        return self.actor.act(seen, self._rank, explore=explore, generator=generator)
+        return self.actor.act(self._seen(obs), self._rank, explore=explore, generator=generator)
 
     @property
     def _gain(self) -> float:
@@ -115,21 +115,19 @@ class Agent(Pinned):
         measure = self._risk.rescaled(self._gain)
         return self.critic.risk(obs, action, measure, fixed=fixed, target=target)
 
-    def q(self, obs: Tensor, action: Tensor) -> Tensor:
+    def q(self, obs: Rows, action: Rows) -> Tensor:
         """The mean return, of CDQ the value it uses, its heads' minimum: (b,). Draws nothing."""
-        seen, action = self._checked(obs, action)
-        return self.normalizer.in_task_units(self.critic.mean(seen, action))
+        return self.normalizer.in_task_units(self.critic.mean(*self._checked(obs, action)))
 
-    def risk(self, obs: Tensor, action: Tensor, measure: Measure | str) -> Tensor:
+    def risk(self, obs: Rows, action: Rows, measure: Measure | str) -> Tensor:
         """A measure of the return such as cvar:0.1: (b,), with a graph to the action."""
-        seen, action = self._checked(obs, action)
-        scaled = parse(measure).rescaled(self._gain)
-        return self.normalizer.in_task_units(self.critic.risk(seen, action, scaled, fixed=True))
+        pairs, scaled = self._checked(obs, action), parse(measure).rescaled(self._gain)
+        return self.normalizer.in_task_units(self.critic.risk(*pairs, scaled, fixed=True))
 
     def quantiles(
         self,
-        obs: Tensor,
-        action: Tensor,
+        obs: Rows,
+        action: Rows,
         tau: Numbers,
         *,
         calibrated: bool = False,
@@ -140,8 +138,7 @@ class Agent(Pinned):
         With `calibrated` as `bridgerl calibrate --recalibrate` corrects them; with `graph` they
         can be differentiated, by observations and actions among others.
         """
-        seen, action = self._checked(obs, action)
-        z = self.critic.quantiles(seen, action, tau, graph=graph)
+        z = self.critic.quantiles(*self._checked(obs, action), tau, graph=graph)
         z = self.normalizer.in_task_units(z)
         if not calibrated:
             return z
@@ -150,27 +147,31 @@ class Agent(Pinned):
             raise UserError(f"these weights were not recalibrated; {hint}")
         return shifted(z, as_levels(tau, z), self.shifts)
 
-    def particles(self, obs: Tensor, action: Tensor, n: int) -> Tensor:
+    def particles(self, obs: Rows, action: Rows, n: int) -> Tensor:
         """N equally likely returns: (b, n)."""
         if n < 1:
             raise UserError(f"particles must be at least 1, got {n}")
-        seen, action = self._checked(obs, action)
-        return self.normalizer.in_task_units(self.critic.particles(seen, action, n))
+        pairs = self._checked(obs, action)
+        return self.normalizer.in_task_units(self.critic.particles(*pairs, n))
 
-    def _taken(self, x: Tensor | np.ndarray) -> Tensor:
-        """Numbers as networks take them; environments give float64, too."""
-        return torch.as_tensor(x, dtype=torch.float32, device=self.device)
+    def _rows(self, x: Rows, what: str, n: int | None) -> Tensor:
+        """Observations or actions as networks take them, (b, n); other shapes are refused."""
+        rows = torch.as_tensor(x, dtype=torch.float32, device=self.device)
+        if rows.dim() != 2 or rows.shape[1] != (n or rows.shape[1]):
+            hint = "are observations and actions swapped?" if rows.dim() == 2 else "rows are needed"
+            raise UserError(f"{what} must be of shape (b, {n}), got {tuple(rows.shape)}; {hint}")
+        return rows
 
-    def _checked(self, obs: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        """What the critic takes; other shapes are refused, as it joins both and would mix them."""
-        obs, action = self._taken(obs), self._taken(action)
-        if self._sizes is not None:
-            batch = obs.shape[:1]
-            got, (o, a) = (tuple(obs.shape), tuple(action.shape)), self._sizes
-            if got != ((*batch, o), (*batch, a)):
-                wanted = f"observations must be of shape (b, {o}) and actions of shape (b, {a})"
-                raise UserError(f"{wanted}, got {got[0]} and {got[1]}; are they swapped?")
-        return self.normalizer.normalize_obs(obs), action
+    def _seen(self, obs: Rows) -> Tensor:
+        return self.normalizer.normalize_obs(self._rows(obs, "observations", self._sizes[0]))
+
+    def _checked(self, obs: Rows, action: Rows) -> tuple[Tensor, Tensor]:
+        """What the critic takes: it joins both, and would mix what is of other shapes."""
+        seen, taken = self._seen(obs), self._rows(action, "actions", self._sizes[1])
+        if len(seen) != len(taken):
+            rows = f"{len(seen)} and {len(taken)} rows"
+            raise UserError(f"pairs must be of shape (b, o) and (b, a), got {rows}")
+        return seen, taken
 
     @torch.no_grad()
     def bootstrap(self, obs: Tensor) -> Bootstrap:
@@ -275,9 +276,8 @@ def build_agent(
 def build_normalizer(train: TrainConfig, spec: EnvSpec) -> Normalizer:
     """What stands between the task's units and the learner's in a run with these settings."""
     obs = ObsMoments(spec.obs_dim) if train.normalize_obs else None
-    scaled = train.normalize_returns
     how = (train.discount, train.return_unit, train.n_envs)
-    return Normalizer(obs, ReturnScale(*how) if scaled else None)
+    return Normalizer(obs, ReturnScale(*how) if train.normalize_returns else None)
 
 
 def build_critic(

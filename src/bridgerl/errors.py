@@ -115,4 +115,4 @@ def require_name(name: str, value: str) -> None:
 
 def install(extra: str) -> str:
     """What to type for the packages of an extra: bridgerl is installed from its repository."""
-    return f"pip install '.[{extra}]' in the folder of bridgerl's repository"
+    return f"pip install -c constraints.txt -e '.[{extra}]' in the folder of bridgerl's repository"

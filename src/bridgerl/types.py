@@ -36,6 +36,11 @@ class EnvSpec:
     spaces: dict[str, Any] | None = field(default=None, compare=False, repr=False)
     """Its own spaces as JSON values, where they are known."""
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Numbers in an observation and in an action, in the words of a person."""
+        return {"observation size": self.obs_dim, "action size": self.action_dim}
+
 
 QFn = Callable[[Tensor, Tensor], Tensor]
 """(obs, action) -> (b,): all an actor may know about a critic."""

@@ -1,5 +1,6 @@
 """What a critic of one's own has from the base class alone."""
 
+import re
 from dataclasses import dataclass, replace
 
 import pytest
@@ -16,7 +17,7 @@ from bridgerl.ops.risk import risk_of_gaussian
 from bridgerl.ops.targets import bellman
 from bridgerl.presets import resolve
 from bridgerl.streams import Streams
-from bridgerl.testing import SPEC, learn, make_batch
+from bridgerl.testing import SPEC, learn, make_agent, make_batch, make_boot
 from bridgerl.types import Batch, Bootstrap, EnvSpec
 
 
@@ -85,3 +86,23 @@ def test_without_quantiles_the_mean_is_the_only_measure(kind: str) -> None:
     assert torch.equal(mean, critic.q(batch.obs, batch.action))
     with pytest.raises(UserError, match=r"knows no distribution, so it has no cvar:0.1; take dbc"):
         critic.risk(batch.obs, batch.action, "cvar:0.1")
+
+
+def test_rows_of_numbers_that_would_broadcast_are_refused() -> None:
+    """Replay buffers elsewhere give rewards as (b, 1)."""
+    critic = make_agent("sac", "cdq").critic
+    batch, boot = make_batch(8), make_boot(8)
+    critic.update(batch, boot)
+    wrong = {
+        "reward must be of shape (8,), got (8, 1)": (
+            batch._replace(reward=batch.reward[:, None]),
+            boot,
+        ),
+        "discount must be": (batch._replace(discount=batch.discount[:, None]), boot),
+        "entropy_cost must be": (batch, boot._replace(entropy_cost=boot.entropy_cost[:, None])),
+        "next_obs must be": (batch._replace(next_obs=batch.next_obs[:7]), boot),
+        "bootstrap must be": (batch, boot._replace(action=boot.action[:1])),
+    }
+    for says, (rows, ahead) in wrong.items():
+        with pytest.raises(UserError, match=re.escape(says)):
+            critic.update(rows, ahead)

@@ -248,4 +248,4 @@ def test_a_package_that_is_not_there_is_named_with_its_extra(
     monkeypatch.setattr(gym, "registry", {k: v for k, v in gym.registry.items() if k[0] != "F"})
     assert main(["check-env", "FetchReach-v4"]) == 2
     err = capsys.readouterr().err
-    assert "needs no_such_robotics: pip install '.[robotics]'" in err
+    assert "needs no_such_robotics: pip install -c constraints.txt -e '.[robotics]'" in err

@@ -82,3 +82,9 @@ def test_the_code_of_others_is_told_by_module_and_that_of_releases_is_not() -> N
     assert found == code_of((own,))
     lost = type("Lost", (), {"__module__": "no_such_module"})
     assert code_of((lost,)) == {"code in no_such_module": None}
+
+
+def test_what_a_module_does_as_a_script_is_no_part_of_it() -> None:
+    script = b"x = 1\nif __name__ == '__main__':\n    print(x)\n"
+    assert statements(script) == statements(b"x = 1\n")
+    assert statements(b"x = 1\nif x:\n    print(x)\n") != statements(b"x = 1\n")

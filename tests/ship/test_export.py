@@ -232,7 +232,7 @@ def test_a_missing_package_is_said_with_what_to_type(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["export", str(run)]) == 2
-    assert "ONNX files need onnx: pip install '.[export]'" in _error(capsys)
+    assert "ONNX files need onnx: pip install -c constraints.txt -e '.[export]'" in _error(capsys)
 
 
 def _error(capsys: pytest.CaptureFixture[str]) -> str:

@@ -142,7 +142,7 @@ def test_without_optuna_the_command_to_install_it_is_told(
 ) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert main(tune(tmp_path / "new")) == 2
-    assert "pip install '.[tune]'" in capsys.readouterr().err
+    assert "pip install -c constraints.txt -e '.[tune]'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -203,10 +203,8 @@ def test_missing_tensorboard_is_said_in_one_line_to_who_asked_for_it(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert error.startswith("bridgerl: warning: no TensorBoard events: ")
-    assert (
-        "pip install '.[tb]' in the folder of bridgerl's repository, or pass --log.no-tensorboard"
-        in error
-    )
+    assert "pip install -c constraints.txt -e '.[tb]' in the folder of bridgerl's" in error
+    assert "or pass --log.no-tensorboard" in error
     assert not RunFolder(run).tensorboard.exists()
 
 

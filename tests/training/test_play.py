@@ -1,6 +1,8 @@
 """What a run left is used from Python: on a device, and for episodes as the command plays them."""
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,6 +47,17 @@ def test_what_cannot_be_played_is_refused(point: Path, case: str) -> None:
     with pytest.raises(UserError) as caught:
         evaluate(point, **how)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("load", [load_agent, load_policy, evaluate])
+def test_a_path_that_is_no_run_is_told_as_such_and_names_a_run_inside(
+    load: Callable[[Path], object], point: Path, tmp_path: Path
+) -> None:
+    for wrong in (tmp_path / "nope", tmp_path):
+        with pytest.raises(UserError, match=r"is not a run folder: it has no config.json$"):
+            load(wrong)
+    with pytest.raises(UserError, match=re.escape(f"config.json; did you mean {point}?")):
+        load(point.parents[1])
 
 
 def test_a_run_is_loaded_onto_a_device(point: Path, tmp_path: Path) -> None:

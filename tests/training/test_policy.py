@@ -108,6 +108,9 @@ BAD = {
     "text": (["a", "b", "c"], "observation is no array of real numbers"),
     "nan": ([0.0, np.nan, 0.0], "not finite"),
     "a dictionary": ({"a": 1}, "observation is no array of real numbers"),
+    "all of reset": ((np.zeros(3), {}), "obs, _ = env.reset()"),
+    "all of step": ((np.zeros(3), 0.0, False, False, {}), "obs, _ = env.reset()"),
+    "none": (np.zeros((0, 3)), "observation has shape (0, 3)"),
 }
 
 
@@ -208,6 +211,41 @@ def test_a_script_that_is_run_again_makes_the_environment_it_defines(tmp_path: P
     run = tmp_path / "runs" / "Arm" / "sac-cdq-lite" / "seed0"
     with pytest.raises(UserError, match="add --trust-env arm_script, or import it first"):
         load_policy(run).make_env()
+
+
+LONGER = """
+import sys
+from bridgerl import train
+import own_envs
+from envs.test_recipe import small
+from pathlib import Path
+
+class Arm(own_envs.Reach):
+    pass
+
+if __name__ == "__main__":
+    steps = STEPS
+    train(small(Path("runs"), "arm").changed(steps=steps), make_env=Arm, quiet=True)
+"""
+
+
+def test_a_script_may_ask_for_more_steps_and_its_environment_is_the_same(tmp_path: Path) -> None:
+    paths = {"PYTHONPATH": os.pathsep.join([*sys.path, str(tmp_path)])}
+
+    def finished(*command: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *command], cwd=tmp_path, env=os.environ | paths, capture_output=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stderr.decode()
+
+    for steps in ("200", "300"):
+        (tmp_path / "arm_script.py").write_text(LONGER.replace("STEPS", steps))
+        assert "bit-exact" not in finished("arm_script.py")
+    run = tmp_path / "runs/arm/sac-cdq-lite/seed0"
+    more = ["--steps", "400", "--trust-env", "arm_script"]
+    assert "bit-exact" not in finished("-m", "bridgerl", "train", "--resume", str(run), *more)
+    assert '"exact": true' in (run / "DONE").read_text()
 
 
 def test_an_environment_of_a_session_that_is_over_is_handed_over(tmp_path: Path) -> None:

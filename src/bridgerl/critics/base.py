@@ -146,6 +146,7 @@ class Critic(Pinned, ABC):
 
     def update(self, batch: Batch, boot: Bootstrap) -> Metrics:
         """One gradient step on the online weights."""
+        require_rows(batch, boot)
         self.see(batch, boot)
         with self.joint(batch, boot):
             objective = self.objective(batch, boot)
@@ -202,6 +203,21 @@ class QuantileCritic(Critic, ABC):
             f"return and smears its distribution; try --critic.kappa {0.05 * spread:.1g}, or scale "
             "the rewards up (--train.return-unit, if they are normalised)"
         )
+
+
+def require_rows(batch: Batch, boot: Bootstrap) -> None:
+    """Refuse numbers of shape (b, 1) or the like: they would broadcast to (b, b) in silence."""
+    rows = batch.obs.shape[:1]
+    numbers = {"reward": batch.reward, "discount": batch.discount}
+    numbers |= {"entropy_cost": boot.entropy_cost}
+    for name, found in numbers.items():
+        if found.shape != rows:
+            raise UserError(f"{name} must be of shape {tuple(rows)}, got {tuple(found.shape)}")
+    vectors = {"next_obs": (batch.next_obs, batch.obs), "bootstrap": (boot.action, batch.action)}
+    for name, (found, like) in vectors.items():
+        if found.shape != like.shape:
+            shapes = f"{tuple(like.shape)}, got {tuple(found.shape)}"
+            raise UserError(f"{name} must be of shape {shapes}")
 
 
 def require_pairs(obs: Tensor, action: Tensor) -> None:

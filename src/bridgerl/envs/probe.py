@@ -17,7 +17,7 @@ from bridgerl.envs.recipe import Recipe, describe
 from bridgerl.envs.task import Task, task_maker
 from bridgerl.envs.watchdog import Watched
 from bridgerl.errors import EnvFault
-from bridgerl.runs.source import checksum, code_of
+from bridgerl.runs.source import checksum, code_of, module_of
 from bridgerl.runs.versions import versions
 
 MOST_STEPS = 100
@@ -101,7 +101,7 @@ def _layers(env: gym.Env[Any, Any]) -> Iterator[gym.Env[Any, Any]]:
 
 
 def _path(kind: type) -> str:
-    return f"{kind.__module__}:{kind.__qualname__}"
+    return f"{module_of(kind)}:{kind.__qualname__}"
 
 
 def _kind(value: object) -> Any:

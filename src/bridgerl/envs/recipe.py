@@ -17,7 +17,8 @@ from bridgerl.config import RunConfig
 from bridgerl.envs.target_return import TargetReturn
 from bridgerl.envs.time_limits import told_limit, with_limit
 from bridgerl.errors import UserError, install, nearest
-from bridgerl.runs.trust import BY_HAND, find_modules_here, imported, require_findable, script
+from bridgerl.runs.source import module_of
+from bridgerl.runs.trust import BY_HAND, find_modules_here, imported, require_findable
 from bridgerl.settings.environment import read_object, read_wrapper
 
 MakeEnv = Callable[..., gym.Env[Any, Any]]
@@ -136,8 +137,7 @@ def reason(error: BaseException) -> str:
 def name_of(make_env: MakeEnv) -> str:
     """Where a factory is found: `my_module:make_env`, also in a script that is run."""
     kind = make_env if hasattr(make_env, "__qualname__") else type(make_env)
-    module = (script() if kind.__module__ == "__main__" else None) or kind.__module__
-    return f"{module}:{kind.__qualname__}"
+    return f"{module_of(kind)}:{kind.__qualname__}"
 
 
 def load_named(name: str, flag: str) -> Any:

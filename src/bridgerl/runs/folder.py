@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import re
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +24,8 @@ CORE = {"env": str, "seed": int, "steps": int, "actor": dict, "critic": dict, "t
 """What every release has written of a config."""
 PARTS = ("ckpt", "replay", "tb")
 """Folders inside a run folder."""
+NEAR = ("*/", "*/*/", "*/*/*/")
+"""Where a run is looked for if the folder named is none."""
 
 Which = Literal["best", "last"]
 
@@ -63,12 +66,9 @@ class RunFolder:
     def _refuse_other(self, config: RunConfig, spec: "EnvSpec") -> None:
         stored = self.stored()
         then = identity_of(self._decoded(stored["config"])) | stored["sizes"]
-        now = identity_of(config) | _sizes(spec)
-        changed = [
-            f"{name} was {then.get(name)!r}, now {now.get(name)!r}"
-            for name in sorted(set(then) | set(now))
-            if then.get(name) != now.get(name)
-        ]
+        now = identity_of(config) | spec.sizes
+        names = sorted(n for n in then | now if then.get(n) != now.get(n))
+        changed = [f"{n} was {then.get(n)!r}, now {now.get(n)!r}" for n in names]
         if changed:
             what = f"{self.path} holds a run with another config ({'; '.join(changed)})"
             raise UserError(f"{what}; use the same flags to resume it, or --name for a new one")
@@ -98,7 +98,7 @@ class RunFolder:
 
     def write_config(self, config: RunConfig, spec: "EnvSpec") -> None:
         """Write config, sizes, versions and command, if that is not what is there."""
-        data = {"config": encode(config), "sizes": _sizes(spec), "versions": versions()}
+        data = {"config": encode(config), "sizes": spec.sizes, "versions": versions()}
         data |= {"spaces": spec.spaces} if spec.spaces else {}
         data["length"] = self.length(config)
         with contextlib.suppress(UserError):  # A preset of one's own has no command.
@@ -127,7 +127,11 @@ class RunFolder:
 
     def read_config(self) -> RunConfig:
         if not os.path.isfile(self.config_file):  # Unlike Path.is_file, False for impossible names.
-            raise UserError(f"{self.path} is not a run folder: it has no {self.config_file.name}")
+            what = f"{self.path} is not a run folder: it has no {self.config_file.name}"
+            with contextlib.suppress(OSError, ValueError):
+                below = (p for d in NEAR for p in self.path.glob(d + self.config_file.name))
+                what += "".join(f"; did you mean {p.parent}?" for p in islice(below, 1))
+            raise UserError(what)
         return self._decoded(self.stored()["config"])
 
     def command(self) -> str:
@@ -289,10 +293,6 @@ class RunFolder:
 def step_of(checkpoint: Path) -> int:
     """The step in a checkpoint's name."""
     return int(checkpoint.name.rpartition("-")[2])
-
-
-def _sizes(spec: "EnvSpec") -> dict[str, int]:
-    return dict(zip(SIZES, (spec.obs_dim, spec.action_dim), strict=True))
 
 
 def identity_of(config: RunConfig) -> dict[str, Any]:

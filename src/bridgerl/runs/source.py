@@ -2,9 +2,11 @@
 
 import ast
 import hashlib
-import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
+
+from bridgerl.runs.trust import imported, script
 
 PACKAGE = Path(__file__).parents[1]
 COMPUTING = ("agent.py", "config.py", "streams.py", "types.py", "actors", "critics", "bridge")
@@ -20,8 +22,12 @@ def checksum(text: str) -> str:
 
 
 def statements(code: bytes) -> str:
-    """What a module does, written so that comments, docstrings and layout do not show."""
+    """What a module does, written so that comments, docstrings and layout do not show.
+
+    What it does only as a script, under `if __name__ == "__main__":`, is left out.
+    """
     tree = ast.parse(code)
+    tree.body = [line for line in tree.body if not _is_script(line)]
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list):  # That of a lambda is none.
@@ -35,6 +41,10 @@ def _is_text(line: ast.stmt) -> bool:
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
+def _is_script(line: ast.stmt) -> bool:
+    return isinstance(line, ast.If) and ast.unparse(line.test) == "__name__ == '__main__'"
+
+
 def checksum_of(rooms: Iterable[str], package: Path = PACKAGE) -> str:
     """A checksum of everything that modules and rooms of a package do."""
     roots = [package / room for room in rooms]
@@ -45,13 +55,18 @@ def checksum_of(rooms: Iterable[str], package: Path = PACKAGE) -> str:
 
 def code_of(kinds: Iterable[type]) -> dict[str, str | None]:
     """A checksum of every module that classes come from and no release tells, by a name for it."""
-    names = {base.__module__ for kind in kinds for base in kind.__mro__}
+    names = {module_of(base) for kind in kinds for base in kind.__mro__}
     return {f"code in {n}": _code(n) for n in sorted(names) if not n.startswith(RELEASED)}
+
+
+def module_of(named: type | Callable[..., Any]) -> str:
+    """Where a name is from; a script that is run counts by its file's name, as if imported."""
+    return (script() if named.__module__ == "__main__" else None) or named.__module__
 
 
 def _code(module: str) -> str | None:
     """A checksum of what a module does, None if its code cannot be read."""
-    file = getattr(sys.modules.get(module), "__file__", None)
+    file = getattr(imported(module), "__file__", None)
     try:
         return None if file is None else checksum(statements(Path(file).read_bytes()))
     except (OSError, SyntaxError, ValueError):

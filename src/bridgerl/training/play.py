@@ -44,6 +44,7 @@ def load_agent(
     """
     check_device(device, 'device="cpu"')
     folder = RunFolder(Path(run))
+    folder.read_config()  # What is no run at all is told first.
     path = folder.weights(weights)
     given = without_prefix(checkpoint.load_weights(path), "agent.")
     agent = _build_to_fit(given, folder, path / checkpoint.TENSORS, device)

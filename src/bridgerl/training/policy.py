@@ -102,7 +102,11 @@ def _recipe(config: RunConfig, make_env: MakeEnv | None, where: object) -> Recip
 
 def flatten(space: gym.Space[Any], obs: Any) -> tuple[bool, np.ndarray]:
     """Whether these are several observations, and their vectors: (b, o), float32."""
-    batch = _batch(space, obs, "observation")
+    try:
+        batch = _batch(space, obs, "observation")
+    except ValueError:  # How numpy says that no array can be made of it.
+        hint = "reset and step return more than the observation: obs, _ = env.reset()"
+        raise UserError(f"observation is no array; {hint}") from None
     if isinstance(space, spaces.Box):
         flat = np.asarray(obs).astype(np.float32).reshape(1 if batch is None else batch, -1)
     else:
@@ -137,7 +141,7 @@ def _batch_of_array(wanted: tuple[int, ...], array: np.ndarray, where: str) -> i
         raise UserError(f"{where} is no array of real numbers but of type {array.dtype}")
     if array.shape == wanted:
         return None
-    if array.shape[1:] == wanted and array.ndim == len(wanted) + 1:
+    if array.shape[1:] == wanted and array.ndim == len(wanted) + 1 and len(array) > 0:
         return len(array)
     batch = ", ".join(map(str, ("b", *wanted)))
     raise UserError(f"{where} has shape {array.shape}, not {wanted} or ({batch})")
