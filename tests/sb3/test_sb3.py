@@ -601,7 +601,7 @@ def test_without_sb3_the_import_says_what_to_install(monkeypatch: pytest.MonkeyP
     for name in [n for n in sys.modules if n.startswith("bridgerl.sb3")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "stable_baselines3.common.buffers", None)
-    with pytest.raises(ImportError, match=r"pip install '\.\[sb3\]'"):
+    with pytest.raises(ImportError, match=r"pip install -c constraints.txt -e '\.\[sb3\]'"):
         importlib.import_module("bridgerl.sb3")
 
 
