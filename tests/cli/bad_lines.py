@@ -231,6 +231,11 @@ TABLE: list[tuple[str, str]] = [
     ("train --env faulty_envs:GraphObservation-v0", "Graph observation space; a Box is needed"),
     ("train --env faulty_envs:TextInDict-v0", "Dict observation space with a Text in it"),
     ("train --env faulty_envs:EmptyObservation-v0", "empty observation space"),
+    ("train --env faulty_envs:NoObservationSpace-v0", "set self.observation_space in its __init__"),
+    (
+        "check-env faulty_envs:NoActionSpace-v0",
+        "NoActionSpace-v0 has no action_space; set self.act",
+    ),
     # The other verbs.
     ("evaluate", "RUN Run folder. (required)"),
     ("evaluate nowhere", "nowhere is not a run folder"),
