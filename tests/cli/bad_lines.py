@@ -14,6 +14,8 @@ TABLE: list[tuple[str, str]] = [
     ("xyz", "known: train, sweep"),
     ("--env Hopper-v5", "unknown command '--env'"),
     ("{}", "unknown command ''"),
+    ("--verison", "did you mean --version?"),
+    ("help trian", "unknown command 'trian'; did you mean train?"),
     # Names.
     ("train", "train needs --env"),
     ("train --env Hoper-v5", "did you mean Hopper-v5?"),
@@ -30,6 +32,7 @@ TABLE: list[tuple[str, str]] = [
     ("train --env Pusher-v9x", "did you mean Pusher-v5?"),
     (f"train {TOY} --actor sax", "unknown actor 'sax'; did you mean sac? (known: sac, td3, qvpo)"),
     (f"train {ENV} --critic cdw", "unknown critic 'cdw'; did you mean cdq?"),
+    (f"train {ENV} --critic CDQ", "unknown critic 'CDQ'; did you mean cdq?"),
     (f"train {TOY} --preset light", "unknown preset 'light'; did you mean lite?"),
     (
         f"train {TOY} --critic.polyack 1",
@@ -209,7 +212,8 @@ TABLE: list[tuple[str, str]] = [
         "lower --train.buffer-size to about",
     ),
     # Devices.
-    (f"train {TOY} --train.device gpu", "device 'gpu' cannot be used"),
+    (f"train {TOY} --train.device gpu", "ve, fpga, ...; try --train.device cpu"),
+    (f"train {TOY} --train.device mps", "from the 'MPS' backend; try --train.device cpu"),
     (f"train {TOY} --train.device cuda:99", "try --train.device cpu"),
     (f"train {TOY} --train.device meta", "try --train.device cpu"),
     # Folders.
@@ -263,6 +267,7 @@ TABLE: list[tuple[str, str]] = [
     ("check-env", "bridgerl check-env needs ENV (gymnasium id), e.g. bridgerl check-env Hopper"),
     ("check-env --env Pendulum-v1", "takes env without --env before it, e.g. bridgerl check-env"),
     ("check-env Hoper-v5", "did you mean Hopper-v5?"),
+    ("check-env Hopper-v5 --env-timeout 0", "--env-timeout must be positive and below 10**6"),
     ("check-env CartPole-v1", "Discrete action space"),
     ("bench --pairs sax+cdq", "unknown actor 'sax'; did you mean sac?"),
     ("bench --pairs sac+cdq sac+cdq", "--pairs names one twice"),
