@@ -117,6 +117,19 @@ def test_equals_signs_and_odd_folders_are_fine(workplace: Path) -> None:
     assert main(["evaluate", str(run), "--episodes=1", "--json"]) == 0
 
 
+@pytest.mark.parametrize("line", ["verify ~/file", f"train {TOY} --out=~/file", "toy --out ~/file"])
+def test_a_tilde_that_the_shell_left_is_the_home_folder(
+    line: str,
+    workplace: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOME", str(workplace))
+    assert main(words(line)) == 2
+    assert f"{workplace}/file" in capsys.readouterr().err
+    assert not (workplace / "~").exists()
+
+
 ASKED = {verb: [verb, "--help"] for verb in VERBS} | {"tune": ["help", "tune"]}
 
 

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
-from difflib import get_close_matches
 from itertools import takewhile
 from typing import Any, TypeVar
 
@@ -20,10 +19,9 @@ import tyro
 from bridgerl.actors import ACTORS
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError, nearest
+from bridgerl.settings.words import synonym
 
 T = TypeVar("T")
-SYNONYMS = {"learning-rate": "lr", "gamma": "discount", "tau": "polyak", "net-arch": "hidden"}
-"""Words of other libraries, and ours."""
 OPEN_SWITCHES = {"--log.tensorboard"}
 """Switches that are neither on nor off unless somebody says so."""
 OPEN_VALUES = ("True", "False", "None")
@@ -50,6 +48,14 @@ def refuse_odd_words(args: list[str]) -> None:
         if re.match(r"--[a-z]", flag) and name in seen:
             raise UserError(f"{flag} is given more than once; keep one")
         seen.add(name)
+
+
+def at_home(word: str) -> str:
+    """A path below `~`, where quotes or an `=` kept it from the shell."""
+    flag, equals, value = word.partition("=")
+    if flag.startswith("--"):
+        return f"{flag}{equals}{os.path.expanduser(value)}"
+    return os.path.expanduser(word)
 
 
 def take(args: list[str], picks: dict[str, str]) -> list[str]:
@@ -226,7 +232,9 @@ def _why_unknown(word: str, known: Iterable[str]) -> str:
 def _synonym(flag: str, known: Iterable[str]) -> str:
     """`; did you mean X?` for a word that other libraries have, or the empty string."""
     section, dot, last = flag.lstrip("-").rpartition(".")
-    close = get_close_matches(last, SYNONYMS, n=1, cutoff=0.75)
-    names = [f"--{section}{dot}{SYNONYMS[c]}" for c in close if dot] + [SYNONYMS[c] for c in close]
+    ours = synonym(last)
+    if ours is None:
+        return ""
+    names = [f"--{section}{dot}{ours}", ours] if dot else [ours]
     found = [k for name in names for k in known if k == name or k.endswith(f".{name}")]
     return f"; did you mean {found[0]}?" if found else ""
