@@ -20,9 +20,9 @@ from bridgerl.nn.flat import GuardedAdam, Pinned
 from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
 from bridgerl.ops.levels import Numbers, as_levels
 from bridgerl.ops.quantile import shifted
-from bridgerl.presets import completed, resolve
+from bridgerl.presets import resolve
 from bridgerl.settings.measures import MEAN, Measure, parse
-from bridgerl.streams import Streams, derive_seed
+from bridgerl.streams import Streams, derive_seed, require_streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 
 T = TypeVar("T")
@@ -254,7 +254,7 @@ def build_agent(
     and `observe`. A critic starts the same whatever the actor.
     """
     if isinstance(actor, str) or isinstance(critic, str):
-        run = completed(spec.env_id, actor, critic, preset)
+        run = resolve(spec.env_id, actor, critic, preset)
         actor, critic = run.actor, run.critic
         normalizer = normalizer or build_normalizer(run.train, spec)
     with _initial_weights("actor", streams):
@@ -275,9 +275,8 @@ def build_agent(
 def build_normalizer(train: TrainConfig, spec: EnvSpec) -> Normalizer:
     """What stands between the task's units and the learner's in a run with these settings."""
     obs = ObsMoments(spec.obs_dim) if train.normalize_obs else None
-    scaled = train.normalize_returns
     how = (train.discount, train.return_unit, train.n_envs)
-    return Normalizer(obs, ReturnScale(*how) if scaled else None)
+    return Normalizer(obs, ReturnScale(*how) if train.normalize_returns else None)
 
 
 def build_critic(
@@ -293,6 +292,7 @@ def build_critic(
 @contextmanager
 def _initial_weights(part: str, streams: Streams) -> Iterator[None]:
     """Build on the streams' device, from a seed of its own that no other draw can disturb."""
+    require_streams(streams)
     device = torch.device(streams.device)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices), device:
