@@ -110,7 +110,7 @@ class FourValues(Healthy):
 
 
 class BareReset(Healthy):
-    """Speaks the reset of an older Gym; with two numbers, as many as a pair has."""
+    """Speaks the reset of an older Gym."""
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         return super().reset(seed=seed)[0]
@@ -263,8 +263,6 @@ class NoActionSpace(Healthy):
 
 
 class NoObservationSpace(gym.Env[Any, Any]):
-    """Nothing is left of a space that is never set."""
-
     action_space = Box(-1.0, 1.0, (2,))
 
 
