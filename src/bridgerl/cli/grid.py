@@ -94,8 +94,8 @@ def _steps(text: str, found: re.Match[str], flag: str) -> tuple[str, ...]:
 
 def words_of(key: str, value: str) -> list[str]:
     """A value as it is typed after `train`: a switch has none, a list of widths several."""
-    if value in ("true", "false"):
-        return [f"--{key}" if value == "true" else negated(f"--{key}")]
+    if value.lower() in ("true", "false"):
+        return [f"--{key}" if value.lower() == "true" else negated(f"--{key}")]
     return [f"--{key}", *([value] if value[0] in "{[" else value.split())]
 
 

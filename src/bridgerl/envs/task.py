@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -137,12 +138,12 @@ class Task:
         except EnvFault:
             raise
         except (Exception, SystemExit) as error:
-            text, what = str(error), name
-            if "unpack" in text:  # By a wrapper, which hides what there was.
-                what = f"{must}; it"
-            elif "unexpected keyword argument 'seed'" in text:
-                what = f"{name} must take seed and options; it"
-            raise self._fault(f"{what} raised {type(error).__name__}: {text}") from error
+            what = f"raised {type(error).__name__}: {error}"
+            if _outside(error) and "unpack" in what:  # By a wrapper, which hides what there was.
+                raise self._fault(f"{must}; it {what}") from error
+            if _outside(error) and "unexpected keyword argument 'seed'" in what:
+                raise self._fault(f"{name} must take seed and options; it {what}") from error
+            raise self._fault(f"{name} {what}") from error
         several = isinstance(values, tuple | list)
         if not several or len(values) != len(RETURNS[name]):
             got = f"{len(values)} values" if several else type(values).__name__
@@ -215,6 +216,12 @@ def task_maker(recipe: Recipe, seed: int) -> MakeTask:
         return task
 
     return make
+
+
+def _outside(error: BaseException) -> bool:
+    """Whether it was raised by who calls an environment, not by the environment's own code."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals.get("__name__", "").startswith(("gymnasium.", "bridgerl."))
 
 
 def _number(value: Any) -> float | None:
