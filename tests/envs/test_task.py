@@ -101,7 +101,7 @@ def test_faults_name_what_and_where(name: str, fragment: str, step: int) -> None
 def test_what_an_environment_unpacks_itself_says_nothing_of_what_it_returns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(faulty_envs.Healthy, "pay", lambda self: [a for a, b in [(1,)]])
+    monkeypatch.setattr(faulty_envs.Healthy, "pay", lambda self: [a for a, b in [[1]]])
     with pytest.raises(EnvFault, match="step raised ValueError: not enough values to unpack"):
         Task("faulty_envs:Healthy-v0", 0).replay((0,), np.zeros((1, 2), np.float32))
 
