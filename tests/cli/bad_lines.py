@@ -225,6 +225,7 @@ TABLE: list[tuple[str, str]] = [
     (f"train {TOY} --out {'x' * 300}", "change --out"),
     (f"train {TOY} --out /proc/no/such", "change --out"),
     (f"train {TOY} --out a\0b", "--out must be text without control characters"),
+    (f"train {TOY} --out ~a\0b", "--out must be text without control characters"),
     (f"train {TOY} --out a\udcffb", "--out must be text without control characters"),
     (f"train {TOY} --name ../x", "--name must be Latin letters, digits"),
     (f"train {TOY} --name a/b", "--name must be Latin letters, digits"),

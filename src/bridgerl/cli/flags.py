@@ -19,6 +19,7 @@ import tyro
 from bridgerl.actors import ACTORS
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError, nearest
+from bridgerl.settings.codec import at_home
 from bridgerl.settings.words import synonym
 
 T = TypeVar("T")
@@ -50,12 +51,10 @@ def refuse_odd_words(args: list[str]) -> None:
         seen.add(name)
 
 
-def at_home(word: str) -> str:
-    """A path below `~`, where quotes or an `=` kept it from the shell."""
+def with_home(word: str) -> str:
+    """A word of a command line, or the value behind its `=`, as a path below the home folder."""
     flag, equals, value = word.partition("=")
-    if flag.startswith("--"):
-        return f"{flag}{equals}{os.path.expanduser(value)}"
-    return os.path.expanduser(word)
+    return f"{flag}={at_home(value)}" if equals and flag[:2] == "--" else at_home(word)
 
 
 def take(args: list[str], picks: dict[str, str]) -> list[str]:

@@ -93,10 +93,10 @@ def _read(args: list[str]) -> Callable[[], int]:
     if verb == "--version":
         return _print_version
     choose("command", verb, VERBS | {"help": "", "--version": ""})
-    from bridgerl.cli.flags import at_home, parse, refuse_odd_words
+    from bridgerl.cli.flags import parse, refuse_odd_words, with_home
 
     refuse_odd_words(rest)
-    rest = [at_home(word) for word in rest]
+    rest = [with_home(word) for word in rest]
     kind = load(verb)
     # The flags of `train` depend on its --actor and --critic, and others take those of `train`.
     return kind.read(rest) if hasattr(kind, "read") else parse(kind, rest, verb)

@@ -72,6 +72,12 @@ def _meant(name: str, values: Mapping[str, Any]) -> str:
     return ""
 
 
+def at_home(path: str) -> str:
+    """A path below the home folder, where `~` was not the shell's to read."""
+    # Not `~somebody`: a name may hold what the system's list of users cannot be asked for.
+    return os.path.expanduser(path) if path == "~" or path.startswith("~/") else path
+
+
 def takes(cls: type, field: str, value: Any) -> bool:
     """Whether a dataclass has a field of that name whose annotation allows a value."""
     try:
@@ -96,7 +102,7 @@ def _decode_value(hint: Any, value: Any, where: str) -> Any:
     if section and isinstance(value, dict):
         return decode_fields(hint, value, where)
     if hint is Path and isinstance(value, str | Path):
-        return Path(os.path.expanduser(value))
+        return Path(at_home(str(value)))
     if hint is float and (type(value) is float or (type(value) is int and abs(value) < 2**53)):
         return float(value)
     if type(value) is hint or (section and isinstance(value, hint)):
