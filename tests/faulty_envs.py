@@ -109,6 +109,20 @@ class FourValues(Healthy):
         return obs, reward, terminated, info
 
 
+class BareReset(Healthy):
+    """Speaks the reset of an older Gym."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        return super().reset(seed=seed)[0]
+
+
+class UnseededReset(Healthy):
+    """Takes no seed, as in an older Gym."""
+
+    def reset(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return super().reset()
+
+
 class LeavesInStep(Healthy):
     def pay(self) -> Any:
         return sys.exit() if self.at_fault else 1.0
@@ -244,6 +258,14 @@ class TupleAction(Healthy):
     action_space = gym.spaces.Tuple([Box(-1.0, 1.0, (2,))])
 
 
+class NoActionSpace(Healthy):
+    action_space: Any = None
+
+
+class NoObservationSpace(gym.Env[Any, Any]):
+    action_space = Box(-1.0, 1.0, (2,))
+
+
 class EmptyAction(Healthy):
     action_space = Box(-1.0, 1.0, (0,))
 
@@ -274,3 +296,4 @@ def _register(cls: type[Healthy]) -> None:
 
 
 _register(Healthy)
+gym.register("NoObservationSpace-v0", "faulty_envs:NoObservationSpace")

@@ -1,5 +1,8 @@
 """What an agent tells about values from outside, and what it refuses to be asked."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -143,3 +146,12 @@ def test_a_critic_by_its_name_is_that_of_a_preset() -> None:
 def test_no_particles_are_refused(n: int) -> None:
     with pytest.raises(UserError, match="particles must be at least 1"):
         agent_of("dbc").particles(torch.zeros(1, 11), torch.zeros(1, 3), n)
+
+
+def test_a_seed_in_place_of_streams_is_refused() -> None:
+    seed: Any = 0
+    for build in (partial(build_critic, "dbc"), partial(build_agent, "sac", "dbc")):
+        with pytest.raises(
+            UserError, match=r"streams must be made of a seed, e.g. Streams\(0\), g"
+        ):
+            build(EnvSpec("Hopper-v5", 11, 3), seed)

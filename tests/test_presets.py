@@ -1,7 +1,7 @@
 """Presets are data: every name in them is read, and what is said of all critics is of all."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pytest
@@ -9,6 +9,8 @@ import pytest
 from bridgerl.actors import ACTORS
 from bridgerl.config import SECTIONS
 from bridgerl.critics import CRITICS, CriticConfig
+from bridgerl.critics.tqc import TQCConfig
+from bridgerl.errors import UserError
 from bridgerl.presets import PAIRS, PRESETS, TASKS, Overrides, resolve
 from bridgerl.streams import Streams
 from bridgerl.types import EnvSpec
@@ -90,3 +92,28 @@ def test_a_critic_of_another_package_gets_the_sizes_and_rates_that_it_has_fields
     assert resolve("Hopper-v5", critic="own").critic == OwnConfig(hidden=(128, 128), lr=ours.lr)
     assert resolve("Hopper-v5", critic="own", preset="paper").critic == OwnConfig()
     assert resolve("league", critic="own", preset="paper").critic == OwnConfig(lr=1e-3, polyak=0.01)
+
+
+def test_a_config_stands_for_itself_and_its_name_for_the_pair() -> None:
+    given = TQCConfig(n_heads=2)
+    ours = resolve("Hopper-v5", critic=given, preset="paper")
+    assert ours == replace(resolve("Hopper-v5", critic="tqc", preset="paper"), critic=given)
+    td3 = resolve("Hopper-v5", ACTORS["td3"](delay=3), "cdq")
+    assert td3.critic == resolve("Hopper-v5", "td3", "cdq").critic
+    assert resolve("Hopper-v5", critic=OwnConfig()).critic == OwnConfig()
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"critic": TQCConfig}, "unknown critic <class 'bridgerl.critics.tqc.TQCConfig'>"),
+        ({"critic": ACTORS["td3"]()}, "unknown critic TD3Config("),
+        ({"actor": 3}, "unknown actor 3 (known: sac, "),
+        ({"preset": None}, "unknown preset None"),
+        ({"env": 3}, "--env must be an id like 'Hopper-v5'; what is made goes into train(config, "),
+    ],
+)
+def test_what_is_no_name_and_no_config_is_refused(asked: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError) as caught:
+        resolve(**{"env": "Hopper-v5", **asked})
+    assert says in str(caught.value)

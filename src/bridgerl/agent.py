@@ -20,9 +20,9 @@ from bridgerl.nn.flat import GuardedAdam, Pinned
 from bridgerl.nn.normalize import Normalizer, ObsMoments, ReturnScale
 from bridgerl.ops.levels import Numbers, as_levels
 from bridgerl.ops.quantile import shifted
-from bridgerl.presets import completed, resolve
+from bridgerl.presets import resolve
 from bridgerl.settings.measures import MEAN, Measure, parse
-from bridgerl.streams import Streams, derive_seed
+from bridgerl.streams import Streams, derive_seed, require_streams
 from bridgerl.types import Batch, Bootstrap, EnvSpec, Metrics, QFn
 
 T = TypeVar("T")
@@ -255,7 +255,7 @@ def build_agent(
     and `observe`. A critic starts the same whatever the actor.
     """
     if isinstance(actor, str) or isinstance(critic, str):
-        run = completed(spec.env_id, actor, critic, preset)
+        run = resolve(spec.env_id, actor, critic, preset)
         actor, critic = run.actor, run.critic
         normalizer = normalizer or build_normalizer(run.train, spec)
     with _initial_weights("actor", streams):
@@ -284,15 +284,15 @@ def build_critic(
     critic: CriticConfig | str, spec: EnvSpec, streams: Streams, *, preset: str = "lite"
 ) -> Critic:
     """A critic for any loop, from its config or from its name and a preset."""
-    if isinstance(critic, str):
-        critic = resolve(spec.env_id, critic=critic, preset=preset).critic
+    config = resolve(spec.env_id, critic=critic, preset=preset).critic
     with _initial_weights("critic", streams):
-        return critic.build(spec, streams)
+        return config.build(spec, streams)
 
 
 @contextmanager
 def _initial_weights(part: str, streams: Streams) -> Iterator[None]:
     """Build on the streams' device, from a seed of its own that no other draw can disturb."""
+    require_streams(streams)
     device = torch.device(streams.device)
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices), device:

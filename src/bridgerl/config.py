@@ -20,9 +20,10 @@ from bridgerl.settings.measures import parse
 
 
 def _require_counts(config: object, section: str, *names: str) -> None:
+    """Refuse what is below 1; None leaves a number open."""
     for name in names:
         value = getattr(config, name)
-        require(value >= 1, f"{section}.{name}", value, "must be at least 1")
+        require(value is None or value >= 1, f"{section}.{name}", value, "must be at least 1")
 
 
 @dataclass(frozen=True)
@@ -60,9 +61,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         slower = self.compile and self.device.startswith("cpu")
         require(not slower, "train.compile", True, "is for CUDA; a CPU is faster without it")
-        _require_counts(self, "train", "batch_size", "n_step")
-        ok = self.warmup is None or self.warmup >= 1
-        require(ok, "train.warmup", self.warmup, "must be at least 1")
+        _require_counts(self, "train", "batch_size", "n_step", "warmup")
         ok = 1 <= self.buffer_size <= 10**9
         require(ok, "train.buffer-size", self.buffer_size, "must be from 1 to 10**9")
         ok = 0.001 <= self.updates_per_step <= 1000
@@ -127,9 +126,7 @@ class SaveConfig:
     """Refuse to resume when versions or hardware changed and bits may differ."""
 
     def __post_init__(self) -> None:
-        ok = self.every is None or self.every >= 1
-        require(ok, "save.every", self.every, "must be at least 1")
-        _require_counts(self, "save", "keep", "weights_every")
+        _require_counts(self, "save", "every", "keep", "weights_every")
 
 
 ENVIRONMENT = ("env_kwargs", "env_wrappers", "env_time_limit", "env_frame_skip", "env_factory")
@@ -217,6 +214,8 @@ class RunConfig:
 
     def changed(self, **changes: Any) -> "RunConfig":
         """This run with other settings, e.g. `changed(steps=1000, critic={"lr": 1e-4})`."""
+        if "env_kwargs" in changes:  # A dictionary is kept as text.
+            changes["env_kwargs"] = canonical_kwargs(changes["env_kwargs"])
         return change_fields(self, changes, "config")
 
     @property

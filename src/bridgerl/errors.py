@@ -67,18 +67,18 @@ def nearest(word: str, known: Iterable[str]) -> str:
     """
     names: dict[str, str] = {}
     for name in known:
-        bare = name.lstrip("-")
+        bare = name.lstrip("-").lower()
         names.setdefault(bare, name)
         names.setdefault(bare.rpartition(".")[2] if name.startswith("--") else bare, name)
-    close = difflib.get_close_matches(word.lstrip("-"), names, n=1)
+    close = difflib.get_close_matches(word.lstrip("-").lower(), names, n=1)
     return f"; did you mean {names[close[0]]}?" if close else ""
 
 
-def choose(kind: str, name: str, table: Mapping[str, T]) -> T:
+def choose(kind: str, name: object, table: Mapping[str, T]) -> T:
     """Look a name up in a registry, or refuse with the nearest one."""
-    if name not in table:
+    if not isinstance(name, str) or name not in table:
         known = ", ".join(table)
-        raise UserError(f"unknown {kind} {name!r}{nearest(name, table)} (known: {known})")
+        raise UserError(f"unknown {kind} {name!r}{nearest(str(name), table)} (known: {known})")
     return table[name]
 
 

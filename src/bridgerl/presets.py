@@ -1,13 +1,12 @@
 """Named defaults as data: per preset, per actor-critic pair, per environment."""
 
 import shlex
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from bridgerl.actors import ACTORS, ActorConfig
 from bridgerl.config import SECTIONS, RunConfig, encode
 from bridgerl.critics import CRITICS, CriticConfig
-from bridgerl.errors import choose
+from bridgerl.errors import choose, require
 from bridgerl.registry import Registry
 from bridgerl.settings.codec import takes
 from bridgerl.settings.lengths import save_every_of, warmup_of
@@ -78,11 +77,23 @@ def environments() -> list[str]:
     return list(dict.fromkeys((*PAPER_TASKS, *named)))
 
 
-def resolve(env: str, actor: str = "sac", critic: str = "dbc", preset: str = "lite") -> RunConfig:
-    """The defaults of one actor-critic pair on one environment, before flags."""
+def resolve(
+    env: str,
+    actor: ActorConfig | str = "sac",
+    critic: CriticConfig | str = "dbc",
+    preset: str = "lite",
+) -> RunConfig:
+    """The defaults of one actor-critic pair on one environment, before flags.
+
+    Actor and critic go by their names, or are configs, which stay as they are.
+    """
+    rule = "must be an id like 'Hopper-v5'; what is made goes into train(config, make_env=...)"
+    require(isinstance(env, str), "env", env, rule)
     values = choose("preset", preset, PRESETS)
     family = (env.rpartition("-v")[0] or env).rpartition("/")[2]
-    pair, task = PAIRS.get((actor, critic), {}), TASKS.get(family, {})
+    # The names of configs count, too: something may be said of the pair.
+    names = (_name(actor, ACTORS), _name(critic, CRITICS))
+    pair, task = PAIRS.get(names, {}), TASKS.get(family, {})
     own = (values.get(f"family.{family}", {}), values.get(f"env.{env}", {}))
     layers = [values, pair, task, *own]
     steps = [layer["steps"] for layer in layers if "steps" in layer]
@@ -96,24 +107,17 @@ def resolve(env: str, actor: str = "sac", critic: str = "dbc", preset: str = "li
     )
 
 
-def completed(
-    env: str, actor: ActorConfig | str, critic: CriticConfig | str, preset: str
-) -> RunConfig:
-    """`resolve` by names, but for the parts that are configs already."""
-    parts = {"actor": actor, "critic": critic}
-    given = {key: part for key, part in parts.items() if not isinstance(part, str)}
-    # Their names count, too: something may be said of the pair.
-    own = {"actor": ACTORS.name_of(actor), "critic": CRITICS.name_of(critic)}
-    names = {key: own[key] if key in given else part for key, part in parts.items()}
-    known = {key: name for key, name in names.items() if name is not None}
-    return replace(resolve(env, **known, preset=preset), **given)
+def _name(part: T | str, table: Registry[T]) -> str:
+    return part if isinstance(part, str) else table.name_of(part) or ""
 
 
-def _part(layers: list[Overrides], part: str, name: str, table: Registry[T]) -> T:
+def _part(layers: list[Overrides], part: str, name: T | str, table: Registry[T]) -> T:
     """The actor or critic of a name; later layers win, and in a layer what is said of it alone.
 
     Of what is said of all, it takes the fields that it has, if they are of the same type.
     """
+    if isinstance(name, table.kind):
+        return name
     kind = choose(part, name, table)
     values: Overrides = {}
     for layer in layers:

@@ -19,7 +19,7 @@ class Registry(MutableMapping[str, type[T]]):
     """
 
     def __init__(self, kind: type[T], group: str, own: Mapping[str, str]) -> None:
-        self._kind, self._group = kind, group
+        self.kind, self._group = kind, group
         self._entries: dict[str, type[T] | EntryPoint] = {
             name: EntryPoint(name, value, group) for name, value in own.items()
         }
@@ -82,6 +82,6 @@ class Registry(MutableMapping[str, type[T]]):
         return None if ok else "needs a name of at most 32 small letters, digits and _"
 
     def _kind_problem(self, found: object) -> str | None:
-        if isinstance(found, type) and issubclass(found, self._kind):
+        if isinstance(found, type) and issubclass(found, self.kind):
             return None
-        return f"is no {self._kind.__name__}: name the class of the settings, which has `build`"
+        return f"is no {self.kind.__name__}: name the class of the settings, which has `build`"

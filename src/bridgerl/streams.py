@@ -8,6 +8,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from bridgerl.errors import UserError
+
 
 def derive_seed(seed: int, *path: str | int) -> int:
     """A 63-bit seed for one purpose, e.g. `derive_seed(0, "eval", step, episode)`."""
@@ -58,3 +60,9 @@ class Streams:
             self.load(before)
             for name in self._generators.keys() - before.keys():  # Born inside.
                 self._generators[name].manual_seed(self._seed_of(name))
+
+
+def require_streams(value: object) -> None:
+    """Refuse what is given for streams, a seed alone for one."""
+    if not isinstance(value, Streams):
+        raise UserError(f"streams must be made of a seed, e.g. Streams(0), got {value!r}")

@@ -105,7 +105,7 @@ SMALL += "--eval.episodes 1 --seed 0 --name mine --train.discount 0.9 --actor.lr
 SMALL += "--critic.polyak 0.1 --save.keep 1 --out there --train.device cpu"
 ODD = ["", "nan", "inf", "-inf", "-1", "0", "x", "1e3", "0x7", "1_0", "\u0663", "3.0", "\x1b[31m"]
 ODD += ["--", "-", "None", "true", "[]", "{}", "\U0001f41f", " 3", "3 ", "9" * 400, "\u202e3"]
-ODD += ["a\0b", "../x", "/proc/no", "%s", "a\nb", "\udcff", "$HOME", "~", "*", "1e400", "1e-400"]
+ODD += ["a\0b", "../x", "/proc/no", "%s", "a\nb", "\udcff", "$HOME", "~x", "*", "1e400", "1e-400"]
 
 
 def type_bad_lines(attempt: Attempt) -> None:

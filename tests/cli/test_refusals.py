@@ -52,6 +52,7 @@ def test_bad_input_is_refused_in_one_line_and_changes_nothing(
     assert code == 2
     assert err.startswith("bridgerl: error: ")
     assert err.count("\n") == 1
+    assert len(err) < 700 + len(line)  # Libraries list all that they know.
     assert "Traceback" not in err
     assert out == ""
     assert snapshot(workplace) == before
@@ -116,10 +117,26 @@ def test_equals_signs_and_odd_folders_are_fine(workplace: Path) -> None:
     assert main(["evaluate", str(run), "--episodes=1", "--json"]) == 0
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("line", ["verify ~/file", f"train {TOY} --out=~/file", "toy --out ~/file"])
+def test_a_tilde_that_the_shell_left_is_the_home_folder(
+    line: str,
+    workplace: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("HOME", str(workplace))
+    assert main(words(line)) == 2
+    assert f"{workplace}/file" in capsys.readouterr().err
+    assert not (workplace / "~").exists()
+
+
+ASKED = {verb: [verb, "--help"] for verb in VERBS} | {"tune": ["help", "tune"]}
+
+
+@pytest.mark.parametrize("verb", ASKED)
 def test_help_of_every_verb_shows_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        main([verb, "--help"])
+        main(ASKED[verb])
     assert stop.value.code == 0
     out, err = capsys.readouterr()
     assert f"Example: bridgerl {verb}" in out
@@ -139,7 +156,7 @@ def test_help_of_train_shows_the_flags_of_the_chosen_parts(
     assert "--actor.temperature" not in out
 
 
-@pytest.mark.parametrize("args", [[], ["--help"], ["-h"], ["help"]])
+@pytest.mark.parametrize("args", [[], ["--help"], ["-h"], ["help"], ["help", "help"]])
 def test_overview_names_every_verb(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(args) == 0
     out = capsys.readouterr().out

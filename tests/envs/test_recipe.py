@@ -182,6 +182,11 @@ def test_arguments_may_be_given_as_a_dictionary_in_python() -> None:
         replace(config, env_kwargs={"a": object()})
 
 
+def test_an_id_may_be_registered_without_a_version(capsys: Capture) -> None:
+    assert main(["check-env", "own_envs:Timeless"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 # Factories
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import faulty_envs
 from bridgerl.cli.main import main
 from bridgerl.envs.probe import check_env
 from bridgerl.envs.recipe import Recipe
@@ -95,6 +96,14 @@ def test_faults_name_what_and_where(name: str, fragment: str, step: int) -> None
     assert fragment in str(caught.value)
     assert f"{name}-v0" in str(caught.value)
     assert f"at step {step} of the episode seeded" in str(caught.value)
+
+
+def test_what_an_environment_unpacks_itself_says_nothing_of_what_it_returns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(faulty_envs.Healthy, "pay", lambda self: [a for a, b in [[1]]])
+    with pytest.raises(EnvFault, match="step raised ValueError: not enough values to unpack"):
+        Task("faulty_envs:Healthy-v0", 0).replay((0,), np.zeros((1, 2), np.float32))
 
 
 def test_mujoco_divergence_is_a_truncation_and_leaves_no_log(

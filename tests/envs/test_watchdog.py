@@ -37,6 +37,11 @@ def test_a_call_that_does_not_return_is_a_fault_with_step_and_seed(name: str, st
     assert 0.2 < time.monotonic() - began < 10
 
 
+def test_check_env_ends_a_call_that_does_not_return(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-env", "faulty_envs:HangsInReset-v0", "--env-timeout", "0.2"]) == 3
+    assert FAULT.format(0) in capsys.readouterr().err
+
+
 def test_a_call_that_returns_leaves_no_alarm_behind() -> None:
     before = signal.getsignal(signal.SIGALRM)
     task = Task("faulty_envs:Healthy-v0", 0, timeout=5.0)

@@ -56,6 +56,7 @@ def test_values_are_typed_as_train_takes_them() -> None:
     assert words_of("critic.hidden", "64 64") == ["--critic.hidden", "64", "64"]
     assert words_of("train.normalize-obs", "false") == ["--train.no-normalize-obs"]
     assert words_of("train.normalize-obs", "true") == ["--train.normalize-obs"]
+    assert words_of("train.normalize-obs", "False") == ["--train.no-normalize-obs"]
     assert words_of("env.kwargs", '{"a": 1}') == ["--env.kwargs", '{"a": 1}']
 
 

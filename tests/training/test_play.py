@@ -38,6 +38,7 @@ REFUSED = {
     "no episodes": ({"episodes": 0}, "--episodes must be at least 1, got 0"),
     "seed": ({"seed": -1}, "--seed must be from 0"),
     "weights": ({"weights": "lats"}, "unknown weights 'lats'; did you mean last?"),
+    "a step": ({"weights": 3000}, "unknown weights 3000 (known: best, last)"),
 }
 
 

@@ -359,6 +359,16 @@ def test_tensorboard_has_the_tags_of_stable_baselines3(tmp_path: Path) -> None:
     assert wanted <= set(accumulator.Tags()["scalars"])
 
 
+def test_a_run_that_is_over_adds_no_tensorboard_file(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    config = _config(tmp_path).changed(log={"tensorboard": True})
+    files = [sorted((train(config, quiet=True) / "tb").iterdir()) for _ in range(2)]
+    assert files[0] == files[1]
+    assert len(files[0]) == 1
+    train(config.changed(steps=config.steps + 50), quiet=True)
+    assert len(list(files[0][0].parent.iterdir())) == 2
+
+
 def test_a_terminal_shows_a_live_bar_with_speed_eta_and_return(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     env = environment(TERM="xterm", COLUMNS="120")

@@ -5,12 +5,12 @@ release, so the box is read instead: should it change, a message gets longer and
 """
 
 import dataclasses
+import inspect
 import io
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
-from difflib import get_close_matches
 from itertools import takewhile
 from typing import Any, TypeVar
 
@@ -19,15 +19,19 @@ import tyro
 from bridgerl.actors import ACTORS
 from bridgerl.critics import CRITICS
 from bridgerl.errors import UserError, nearest
+from bridgerl.settings.codec import at_home
+from bridgerl.settings.words import synonym
 
 T = TypeVar("T")
-SYNONYMS = {"learning-rate": "lr", "gamma": "discount", "tau": "polyak", "net-arch": "hidden"}
-"""Words of other libraries, and ours."""
 OPEN_SWITCHES = {"--log.tensorboard"}
 """Switches that are neither on nor off unless somebody says so."""
+OPEN_VALUES = ("True", "False", "None")
 PROGRAM = "bridgerl"
 HELP = {"-h", "--help"}
-# The widths of hidden layers are the one flag with several values: [INT [INT ...]].
+TRUTHS = {"true", "false", "yes", "no", "on", "off", "1", "0"}
+"""Words that other programs take after a switch."""
+SEVERAL = "[INT [INT ...]]"
+"""What tyro calls the widths of hidden layers, the one flag with several values."""
 BAD_VALUE = re.compile(r"Error parsing (\S+):.* Argument helptext: \1 (\S+( \[INT \.\.\.\]\])?)")
 
 
@@ -45,6 +49,12 @@ def refuse_odd_words(args: list[str]) -> None:
         if re.match(r"--[a-z]", flag) and name in seen:
             raise UserError(f"{flag} is given more than once; keep one")
         seen.add(name)
+
+
+def with_home(word: str) -> str:
+    """A word of a command line, or the value behind its `=`, as a path below the home folder."""
+    flag, equals, value = word.partition("=")
+    return f"{flag}={at_home(value)}" if equals and flag[:2] == "--" else at_home(word)
 
 
 def take(args: list[str], picks: dict[str, str]) -> list[str]:
@@ -76,7 +86,8 @@ def parse(
     """An instance of a dataclass from its flags; `known` are the names to suggest."""
     result, unknown = parse_some(kind, args, verb, **options)
     if unknown:
-        why = _why_unknown(unknown[0], known or flags_of(kind))
+        flag = _valued_switch(unknown[0], args, options.get("default", kind))
+        why = _not_so(flag) if flag else _why_unknown(unknown[0], known or flags_of(kind))
         raise UserError(f"{why} (see bridgerl {verb} --help)")
     return result
 
@@ -97,7 +108,8 @@ def parse_some(
             return tyro.cli(kind, args=args, **options)
     except SystemExit:
         see = f"(see bridgerl {verb} --help)"
-        raise UserError(f"{_one_line(box.getvalue(), args)} {see}") from None
+        why = _missing(box.getvalue(), verb, kind) or _one_line(box.getvalue(), args)
+        raise UserError(f"{why} {see}") from None
     finally:
         del os.environ["COLUMNS"]
         os.environ |= {} if columns is None else {"COLUMNS": columns}
@@ -107,28 +119,74 @@ def _with_values(args: list[str]) -> list[str]:
     """A command line whose open switches have the value that tyro wants of them."""
     words: list[str] = []
     for word, after in zip(args, [*args[1:], ""], strict=False):
-        switch = _canonical(word)
-        if switch in OPEN_SWITCHES and switch != word.replace("_", "-"):
+        typed, equals, given = word.partition("=")
+        switch = _canonical(typed)
+        if switch in OPEN_SWITCHES and given not in ("", *OPEN_VALUES):
+            raise UserError(_not_so(switch))
+        if switch in OPEN_SWITCHES and switch != typed.replace("_", "-"):
             words += [switch, "False"]
         else:
-            bare = switch in OPEN_SWITCHES and after not in ("True", "False", "None")
+            bare = switch in OPEN_SWITCHES and not equals and after not in OPEN_VALUES
             words += [word, "True"] if bare else [word]
     return words
 
 
 def flags_of(config: Any, prefix: str = "--") -> list[str]:
     """The flags of a config, or of a config class without sections."""
-    names: list[str] = []
+    return [flag for flag, _ in _settings(config, prefix)]
+
+
+def _settings(config: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Every flag, with its value or default."""
     for field in dataclasses.fields(config):
         name = prefix + field.name.replace("_", "-")
-        inner = getattr(config, field.name, None)
-        names += flags_of(inner, f"{name}.") if dataclasses.is_dataclass(inner) else [name]
-    return names
+        value = getattr(config, field.name, None)
+        if dataclasses.is_dataclass(value):
+            yield from _settings(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def negated(flag: str) -> str:
+    """The flag that turns a switch off."""
+    section, dot, name = flag.removeprefix("--").rpartition(".")
+    return f"--{section}{dot}no-{name}"
+
+
+def _valued_switch(value: str, args: list[str], config: Any) -> str | None:
+    """The switch that was given this value, true or the like, if there is one."""
+    switches = {flag for flag, on in _settings(config, "--") if isinstance(on, bool)}
+    switches |= OPEN_SWITCHES
+    for before, word in zip(["", *args], args, strict=False):
+        flag, equals, given = word.partition("=") if word[:2] == "--" else (before, "=", word)
+        known = equals and _canonical(flag) in switches
+        if known and given == value and value.lower() in TRUTHS:
+            return _canonical(flag)
+    return None
+
+
+def _not_so(switch: str) -> str:
+    return f"{switch} is a switch; write {switch} or {negated(switch)}"
 
 
 def _canonical(flag: str) -> str:
     """Tyro takes --a.b-c, --a.b_c and --a.no-b-c (--b and --no-b) for one field."""
     return re.sub(r"^(--|.*\.)no-", r"\1", flag.replace("_", "-"))
+
+
+def _missing(box: str, verb: str, kind: Any) -> str | None:
+    """What an argument without a flag is, and how it is typed, if one of tyro's boxes misses it."""
+    text = " ".join(box.split())
+    example = re.search(r"Example: (.+)", inspect.getdoc(kind) or "")
+    such = f", e.g. {example[1]}" if example else ""
+    if found := re.search(r"Missing from bridgerl \S+: (\S+) ([^.;:,]+)", text):
+        name, what = found.groups()
+        about = "" if name.startswith("--") else f" ({what[0].lower()}{what[1:]})"
+        return f"bridgerl {verb} needs {name}{about}{such}"
+    if found := re.search(r"Missing value for argument '(\w+)'", text):
+        name = found[1].replace("_", "-")
+        return f"bridgerl {verb} takes {name} without --{name} before it{such}"
+    return None
 
 
 def _one_line(box: str, args: list[str]) -> str:
@@ -142,6 +200,10 @@ def _one_line(box: str, args: list[str]) -> str:
     at = [_canonical(name) for name, _, _ in split].index(flag)
     _, equals, value = split[at]
     typed = value if equals else " ".join(takewhile(lambda w: w[:2] != "--", args[at + 1 :]))
+    if wanted == SEVERAL:
+        numbers = re.findall(r"\d+", typed) if re.fullmatch(r"[\d\s,()[\]]+", typed) else []
+        hint = f"; write {' '.join(numbers)}, without commas or quotes" if numbers else ""
+        return f"{flag} takes whole numbers, got {typed!r}{hint}"
     whole = _whole_number(typed) if "INT" in wanted else None
     return f"{flag} takes {wanted}, got {typed!r}{'' if whole is None else f'; write {whole}'}"
 
@@ -169,7 +231,9 @@ def _why_unknown(word: str, known: Iterable[str]) -> str:
 def _synonym(flag: str, known: Iterable[str]) -> str:
     """`; did you mean X?` for a word that other libraries have, or the empty string."""
     section, dot, last = flag.lstrip("-").rpartition(".")
-    close = get_close_matches(last, SYNONYMS, n=1, cutoff=0.75)
-    names = [f"--{section}{dot}{SYNONYMS[c]}" for c in close if dot] + [SYNONYMS[c] for c in close]
+    ours = synonym(last)
+    if ours is None:
+        return ""
+    names = [f"--{section}{dot}{ours}", ours] if dot else [ours]
     found = [k for name in names for k in known if k == name or k.endswith(f".{name}")]
     return f"; did you mean {found[0]}?" if found else ""

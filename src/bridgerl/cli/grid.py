@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bridgerl.cli.flags import refuse_odd_words
+from bridgerl.cli.flags import negated, refuse_odd_words
 from bridgerl.cli.train import read_config
 from bridgerl.config import RunConfig
 from bridgerl.errors import UserError, require, require_seeds, require_some
@@ -94,9 +94,8 @@ def _steps(text: str, found: re.Match[str], flag: str) -> tuple[str, ...]:
 
 def words_of(key: str, value: str) -> list[str]:
     """A value as it is typed after `train`: a switch has none, a list of widths several."""
-    if value in ("true", "false"):
-        section, dot, name = key.rpartition(".")
-        return [f"--{section}{dot}{'' if value == 'true' else 'no-'}{name}"]
+    if value.lower() in ("true", "false"):
+        return [f"--{key}" if value.lower() == "true" else negated(f"--{key}")]
     return [f"--{key}", *([value] if value[0] in "{[" else value.split())]
 
 

@@ -41,6 +41,7 @@ VERBS = {
     "check-env": "cli.train:CheckEnv",
     "list": "cli.listing:Listing",
 }
+HELP = ("-h", "--help", "help")
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -85,14 +86,17 @@ def _leave(number: int, frame: object) -> None:
 def _read(args: list[str]) -> Callable[[], int]:
     """The command that was typed, ready to be run."""
     verb, *rest = args or ["help"]
-    if verb in ("-h", "--help", "help"):
-        return _print_overview
+    if verb in HELP:
+        if not rest or rest[0] in HELP:
+            return _print_overview
+        verb, rest = rest[0], ["--help"]
     if verb == "--version":
         return _print_version
-    choose("command", verb, VERBS)
-    from bridgerl.cli.flags import parse, refuse_odd_words
+    choose("command", verb, VERBS | {"help": "", "--version": ""})
+    from bridgerl.cli.flags import parse, refuse_odd_words, with_home
 
     refuse_odd_words(rest)
+    rest = [with_home(word) for word in rest]
     kind = load(verb)
     # The flags of `train` depend on its --actor and --critic, and others take those of `train`.
     return kind.read(rest) if hasattr(kind, "read") else parse(kind, rest, verb)

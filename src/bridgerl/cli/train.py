@@ -172,13 +172,16 @@ class CheckEnv:
     """Steps of the environment for which one action holds."""
     env_factory: str | None = None
     """Function that makes the environment, my_module:make_env."""
+    env_timeout: float | None = None
+    """Seconds after which a reset or step of the environment that has not returned is a fault."""
     json: bool = False
     """Print JSON."""
 
     def __call__(self) -> int:
         """Exit 0 when the environment is fit, 2 or 3 with the reason."""
-        given = {name: getattr(self, name) for name in ENVIRONMENT}
-        facts = check_env(Recipe.of(replace(resolve(self.env), **given)))
+        given = {name: getattr(self, name) for name in (*ENVIRONMENT, "env_timeout")}
+        config = replace(resolve(self.env), **given)
+        facts = check_env(Recipe.of(config), timeout=config.env_timeout)
         sizes = f"observations of {facts['obs_dim']} numbers, actions of {facts['action_dim']}"
         text = f"{self.env} is fit: {sizes}"
         text += ", resumes exactly" if facts["reproducible"] else ", but does not resume exactly"

@@ -25,10 +25,15 @@ MOST_SECONDS = 0.1
 """A sample of an environment ends with the step that exceeds either."""
 
 
-def check_env(env: str | Recipe, steps: int = 200) -> dict[str, Any]:
-    """Step an environment with one seed and the same actions, anew and again, and compare bits."""
+def check_env(
+    env: str | Recipe, steps: int = 200, *, timeout: float | None = None
+) -> dict[str, Any]:
+    """Step an environment with one seed and the same actions, anew and again, and compare bits.
+
+    `timeout`: seconds that a call may take.
+    """
     make = task_maker(Recipe(env) if isinstance(env, str) else env, 0)
-    with closing(make("check", None)) as task, closing(make("check", None)) as other:
+    with closing(make("check", timeout)) as task, closing(make("check", timeout)) as other:
         first, again, anew = (list(_rows(t, steps)) for t in (task, task, other))
     facts = {"obs_dim": task.spec.obs_dim, "action_dim": task.spec.action_dim}
     facts |= {"reproducible": first == again == anew, "remembers": first == anew != again}

@@ -12,13 +12,20 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
+from gymnasium.envs.registration import find_highest_version, parse_env_id
 
 from bridgerl.config import RunConfig
 from bridgerl.envs.target_return import TargetReturn
 from bridgerl.envs.time_limits import told_limit, with_limit
 from bridgerl.errors import UserError, install, nearest
 from bridgerl.runs.source import module_of
-from bridgerl.runs.trust import BY_HAND, find_modules_here, imported, require_findable
+from bridgerl.runs.trust import (
+    BY_HAND,
+    find_modules_here,
+    if_not_found,
+    imported,
+    require_findable,
+)
 from bridgerl.settings.environment import read_object, read_wrapper
 
 MakeEnv = Callable[..., gym.Env[Any, Any]]
@@ -94,22 +101,26 @@ class Recipe:
 
     def _bare(self, kwargs: dict[str, Any]) -> gym.Env[Any, Any]:
         env_id = self.env_id
-        if ":" in env_id:
-            find_modules_here()
+        module, _, name = env_id.rpartition(":")
         register_family(env_id)
         try:
+            if module:
+                find_modules_here()
+                importlib.import_module(module)
+            _require_version(env_id, name)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
                 # Its checker only warns, and in the middle of our output; ours refuses.
                 how: dict[str, Any] = {"disable_env_checker": True, **kwargs}
                 env = gym.make(env_id, max_episode_steps=self.time_limit, **how)
                 return env if self.time_limit is None else with_limit(env, self.time_limit)
+        except UserError:
+            raise
         except (gym.error.NameNotFound, gym.error.VersionNotFound, gym.error.NamespaceNotFound):
             raise UserError(f"unknown environment {env_id!r}{_hint(env_id)}") from None
         except ModuleNotFoundError as error:
-            what = str(error).partition(". ")[0] or reason(error)  # Gymnasium adds two sentences.
-            hint = "is it installed, or on PYTHONPATH?"
-            raise UserError(f"environment {env_id!r} cannot be made: {what}; {hint}") from None
+            what = f"environment {env_id!r} cannot be made: {error}"
+            raise UserError(f"{what}{if_not_found(error)}") from None
         except (Exception, SystemExit) as error:
             raise UserError(f"environment {env_id!r} cannot be made: {reason(error)}") from error
 
@@ -150,7 +161,8 @@ def load_named(name: str, flag: str) -> Any:
     except AttributeError as error:
         raise UserError(f"{flag} {name} is not there: {reason(error)}; {BY_HAND}") from error
     except (Exception, SystemExit) as error:
-        raise UserError(f"{flag} {name} cannot be imported: {reason(error)}") from error
+        what = f"{flag} {name} cannot be imported: {reason(error)}"
+        raise UserError(f"{what}{if_not_found(error)}") from error
 
 
 def register_family(env_id: str) -> None:
@@ -199,12 +211,21 @@ def _wrapper(name: str) -> Any:
     return found
 
 
+def _require_version(env_id: str, name: str) -> None:
+    """Refuse an id that stands for its newest version: tomorrow that may be another one."""
+    space, bare, version = parse_env_id(name)
+    newest = find_highest_version(space, bare)
+    if version is None and newest is not None:
+        raise UserError(f"unknown environment {env_id!r}; did you mean {env_id}-v{newest}?")
+
+
 def _hint(env_id: str) -> str:
-    """What may have been meant; of another namespace than those that are known, nothing."""
+    """What may have been meant, and where one that nobody knows may come from."""
     prefix, _, name = env_id.rpartition(":")
     space, slash, _ = name.rpartition("/")
+    example = f"--env my_module:{name}"
     if slash and not any(known.startswith(f"{space}/") for known in gym.registry):
-        example = f"--env my_module:{name}"
         return f"; no package has registered {space}/: name the module that does, {example}"
-    module = f"{prefix}:" if prefix else ""
-    return nearest(env_id, [module + known for known in gym.registry]) or "; see bridgerl list"
+    if prefix:
+        return nearest(env_id, [f"{prefix}:{known}" for known in gym.registry])
+    return f"{nearest(env_id, gym.registry)}; one of your own needs its module, {example}"

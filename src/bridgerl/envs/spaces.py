@@ -35,6 +35,13 @@ def flattened(env: gym.Env[Any, Any]) -> gym.Env[Any, Any]:
     return gym.wrappers.FlattenObservation(env)
 
 
+def require_spaces(env_id: str, env: gym.Env[Any, Any]) -> None:
+    """Refuse an environment that does not say what it shows, or what it takes."""
+    for name in ("observation_space", "action_space"):
+        if getattr(env, name, None) is None:
+            raise UserError(f"{env_id} has no {name}; set self.{name} in its __init__")
+
+
 class Bounds:
     """Actions in [-1, 1] and in an environment's own bounds."""
 

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ import numpy as np
 from bridgerl.envs.noisy import register_noisy
 from bridgerl.envs.recipe import Recipe
 from bridgerl.envs.risky import register_risky
-from bridgerl.envs.spaces import KINDS, NUMBERS, Bounds, encode, flattened, parts
+from bridgerl.envs.spaces import KINDS, NUMBERS, Bounds, encode, flattened, parts, require_spaces
 from bridgerl.envs.time_limits import lift_limit, time_limit_of
 from bridgerl.envs.watchdog import Watched
 from bridgerl.errors import EnvFault, UserError
@@ -25,6 +26,11 @@ FLOAT32_MAX = float(np.finfo(np.float32).max)
 _NAMES = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC", "mjWARN_BADCTRL")
 MUJOCO_DIVERGED = [getattr(_mujoco.mjtWarning, name).value for name in _NAMES]
 
+RETURNS = {
+    "reset": ("observation", "info"),
+    "step": ("observation", "reward", "terminated", "truncated", "info"),
+}
+"""What Gymnasium has an environment return; an older Gym had other values."""
 
 register_noisy()
 register_risky()
@@ -60,11 +66,12 @@ class Task:
         """Steps after which an episode is cut off, if the environment says so."""
         if not limited:
             lift_limit(plain)
-        self.env = flattened(plain)
         try:
+            require_spaces(self.recipe.env_id, plain)
+            self.env = flattened(plain)
             spec = check_spaces(self.recipe.env_id, self.env)
         except UserError:
-            self.env.close()
+            plain.close()
             raise
         action = encode(plain.action_space, bounds=True)
         own = {"observation": encode(plain.observation_space), "action": action}
@@ -85,24 +92,14 @@ class Task:
         """Begin the episode with this key; returns its first observation, float32."""
         self.actions = []
         self._episode_seed = derive_seed(self._seed, self._purpose, *key) % 2**32
-        try:
-            obs, _ = self.env.reset(seed=self._episode_seed)
-        except EnvFault:
-            raise
-        except (Exception, SystemExit) as error:
-            raise self._fault(f"reset raised {type(error).__name__}: {error}") from error
+        obs, _ = self._ask("reset", seed=self._episode_seed)
         self.obs, self.reward = self._observation(obs), 0.0
         return self.obs
 
     def step(self, action: np.ndarray) -> Outcome:
         """Apply an action in [-1, 1]; a silent MuJoCo reset counts as a truncation."""
         self.actions.append(action)
-        try:
-            obs, reward, terminated, truncated, _ = self.env.step(self._in_bounds(action))
-        except EnvFault:
-            raise
-        except (Exception, SystemExit) as error:
-            raise self._fault(f"step raised {type(error).__name__}: {error}") from error
+        obs, reward, terminated, truncated, _ = self._ask("step", self._in_bounds(action))
         self.obs, self.reward = self._observation(obs), self._reward(reward)
         terminated = self._flag("terminated", terminated)
         truncated = self._flag("truncated", truncated)
@@ -132,6 +129,25 @@ class Task:
         except (Exception, SystemExit) as error:
             text = " ".join(f"close raised {type(error).__name__}: {error}".split())
             print(f"bridgerl: warning: {self.spec.env_id}: {text}", file=sys.stderr)
+
+    def _ask(self, name: str, *args: Any, **how: Any) -> Any:
+        """What reset or step returns, as many values as it must."""
+        try:
+            values = getattr(self.env, name)(*args, **how)
+        except EnvFault:
+            raise
+        except (Exception, SystemExit) as error:
+            what = f"raised {type(error).__name__}: {error}"
+            if _outside(error) and "unpack" in what:  # By a wrapper, which hides what there was.
+                raise self._fault(f"{_must(name)}; it {what}") from error
+            if _outside(error) and "unexpected keyword argument 'seed'" in what:
+                raise self._fault(f"{name} must take seed and options; it {what}") from error
+            raise self._fault(f"{name} {what}") from error
+        several = isinstance(values, tuple | list)
+        if not several or len(values) != len(RETURNS[name]):
+            got = f"{len(values)} values" if several else type(values).__name__
+            raise self._fault(f"{_must(name)}, not {got}")
+        return values
 
     def _observation(self, obs: Any) -> np.ndarray:
         if type(obs) is not np.ndarray or obs.dtype.kind not in NUMBERS:
@@ -199,6 +215,16 @@ def task_maker(recipe: Recipe, seed: int) -> MakeTask:
         return task
 
     return make
+
+
+def _must(name: str) -> str:
+    return f"{name} must return ({', '.join(RETURNS[name])})"
+
+
+def _outside(error: BaseException) -> bool:
+    """Whether it was raised by who calls an environment, not by the environment's own code."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals.get("__name__", "").startswith(("gymnasium.", "bridgerl."))
 
 
 def _number(value: Any) -> float | None:

@@ -48,7 +48,7 @@ class RunLog:
         store.sync_folder(run.path)
         self._hash, self._bytes, self._pending = hashlib.sha256(), 0, b""
         self._started = time.monotonic()
-        self._want_tensorboard = tensorboard
+        self._want_tensorboard, self._resumed_at = tensorboard, 0
         self._writer: Any = None
         self.evaluations: list[Record] = []
 
@@ -64,7 +64,7 @@ class RunLog:
         self.evaluations = [r for r in records if r["kind"] == "eval"]
         if self.evaluations:
             self._write_evaluations()
-        self._open_tensorboard(step)
+        self._resumed_at = step
 
     def record(self, kind: str, step: int, values: dict[str, Any]) -> None:
         """Append one record; non-finite numbers become null."""
@@ -74,7 +74,7 @@ class RunLog:
         if kind == "eval":
             self.evaluations.append(record)
             self._write_evaluations()
-        self._open_tensorboard(step)
+        self._open_tensorboard()
         if kind != "episode":
             for name, value in record.items():
                 if isinstance(value, float):
@@ -82,6 +82,7 @@ class RunLog:
 
     def timing(self, step: int, **values: float) -> None:
         """Append wall-clock facts, kept apart because they never repeat."""
+        self._open_tensorboard()
         memory = psutil.Process().memory_info().rss / 2**20
         seconds = time.monotonic() - self._started
         row = {"step": step, "seconds": seconds, "memory_mb": memory, **values}
@@ -127,7 +128,8 @@ class RunLog:
         except OSError as error:
             print(f"bridgerl: warning: {path} not written: {error}", file=sys.stderr)
 
-    def _open_tensorboard(self, step: int) -> None:
+    def _open_tensorboard(self) -> None:
+        """Begin its file when there is something to write: a run that is over adds none."""
         wanted, self._want_tensorboard = self._want_tensorboard, False
         if wanted is False:
             return
@@ -142,7 +144,9 @@ class RunLog:
                 print(f"bridgerl: warning: {what}", file=sys.stderr)
                 return
             # Curves drawn after the checkpoint belong to a future that did not happen.
-            self._writer = SummaryWriter(str(self._run.tensorboard), purge_step=step + 1)
+            self._writer = SummaryWriter(
+                str(self._run.tensorboard), purge_step=self._resumed_at + 1
+            )
 
     def _tensorboard(self, method: str, *args: Any) -> None:
         if self._writer is not None:

@@ -71,7 +71,14 @@ def import_module(name: str) -> None:
             importlib.import_module(module)
         except Exception as error:
             text = " ".join(str(error).split()) or type(error).__name__
-            raise UserError(f"--trust-env {part} cannot be imported: {text}") from error
+            what = f"--trust-env {part} cannot be imported: {text}"
+            raise UserError(f"{what}{if_not_found(error)}") from error
+
+
+def if_not_found(error: BaseException) -> str:
+    """What to ask if an error is of a module that is not there, or the empty string."""
+    missing = isinstance(error, ModuleNotFoundError)
+    return "; is it installed, or on PYTHONPATH?" if missing else ""
 
 
 def find_modules_here() -> None:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import cache
+from textwrap import shorten
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -52,8 +53,9 @@ def check_device(device: str, instead: str = "--train.device cpu") -> None:
         kind = torch.device(device).type
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        what = f"device {device!r} cannot be used: {str(error).splitlines()[0]}"
-        raise UserError(f"{what}; try {instead}") from None
+        # What follows its first sentence are lists of all that torch was built for.
+        why = shorten(str(error).partition(". ")[0], 90, placeholder=" ...")
+        raise UserError(f"device {device!r} cannot be used: {why}; try {instead}") from None
     if kind == "meta":
         raise UserError(f"device 'meta' holds no numbers; try {instead}")
 
