@@ -28,7 +28,7 @@ UNKNOWN = [
     ({"critic": {"learning_rate": 0.1}}, "no setting 'learning_rate'; did you mean lr?"),
     ({"discount": 0.9}, "no setting 'discount'; did you mean train={'discount': ...}?"),
     ({"gamma": 0.9}, "no setting 'gamma'; did you mean train={'discount': ...}?"),
-    ({"env_kwargs": {"a": object()}}, "--env-kwargs cannot be written as JSON"),
+    ({"env_kwargs": {"a": {1}}}, "--env-kwargs cannot be written as JSON"),
     ({"env_kwargs": 3}, "--env-kwargs must be a JSON object in braces, got '3'"),
     ({"seed": -1}, "--seed must be from 0"),
 ]
