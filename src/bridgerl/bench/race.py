@@ -31,7 +31,7 @@ from bridgerl.training.state import RunState
 from bridgerl.training.step import TrainStep
 
 Stroke = str | tuple[int, tuple[float, ...]]
-PEER_STROKES: tuple[Stroke, ...] = ("-", "--", ":", "-.", (0, (6, 1, 1, 1, 1, 1)))
+PEER_STROKES: tuple[Stroke, ...] = ("-", "--", ":", "-.", (0, (1, 4)))
 
 
 @dataclass(frozen=True)
