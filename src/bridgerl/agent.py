@@ -158,8 +158,7 @@ class Agent(Pinned):
         """Observations or actions as networks take them, (b, n); other shapes are refused."""
         rows = torch.as_tensor(x, dtype=torch.float32, device=self.device)
         if rows.dim() != 2 or rows.shape[1] != (n or rows.shape[1]):
-            hint = "are observations and actions swapped?" if rows.dim() == 2 else "rows are needed"
-            raise UserError(f"{what} must be of shape (b, {n}), got {tuple(rows.shape)}; {hint}")
+            raise UserError(f"{what} must be of shape (b, {n}), got {tuple(rows.shape)}")
         return rows
 
     def _seen(self, obs: Rows) -> Tensor:
@@ -284,9 +283,10 @@ def build_critic(
     critic: CriticConfig | str, spec: EnvSpec, streams: Streams, *, preset: str = "lite"
 ) -> Critic:
     """A critic for any loop, from its config or from its name and a preset."""
-    config = resolve(spec.env_id, critic=critic, preset=preset).critic
+    if isinstance(critic, str):
+        critic = resolve(spec.env_id, critic=critic, preset=preset).critic
     with _initial_weights("critic", streams):
-        return config.build(spec, streams)
+        return critic.build(spec, streams)
 
 
 @contextmanager

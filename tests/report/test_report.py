@@ -547,7 +547,7 @@ def test_what_cannot_be_read_or_written_is_refused_in_one_line(tmp_path, folder,
 
 def test_missing_extras_are_named_with_their_remedy(runs, monkeypatch):
     monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install '\.\[report\]'"):
+    with pytest.raises(UserError, match=r"pip install .*-e '\.\[report\]'"):
         build_report(runs)
 
 

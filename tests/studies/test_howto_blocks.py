@@ -20,7 +20,7 @@ def commands(page: str) -> list[str]:
     return [re.sub(r"--steps 2000", SHORT, line).replace("3000", "80") for line in lines]
 
 
-@pytest.mark.parametrize(("page", "count"), [("sweeps.md", 7), ("compare.md", 3)])
+@pytest.mark.parametrize(("page", "count"), [("sweeps.md", 6), ("compare.md", 3)])
 def test_every_command_of_a_page_runs(
     page: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
