@@ -294,6 +294,15 @@ def test_signals_at_random_moments_never_change_the_result(
     assert_same(runs.folder, references["sac"])
 
 
+def test_a_signal_during_the_last_evaluation_leaves_it_to_the_next_start(
+    runs: Runs, references: dict[str, Path]
+) -> None:
+    assert runs.train("eval.mid:7:term").code == 128 + signal.SIGTERM
+    assert runs.train().code == 0
+    verify(runs.folder)
+    assert_same(runs.folder, references["sac"])
+
+
 @pytest.mark.parametrize("place", ["write.tensors.safetensors.half:4", "ckpt.after_manifest:4"])
 def test_second_signal_ends_at_once_and_leaves_a_valid_state(
     runs: Runs, references: dict[str, Path], place: str

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -31,8 +31,6 @@ from bridgerl.training.replay import check_memory
 from bridgerl.training.state import ENVIRONMENT, Counters, RunState
 from bridgerl.training.step import TrainStep
 from bridgerl.training.threads import settle_threads
-
-A = TypeVar("A")
 
 FAILED_SAVES_IN_A_ROW = 3
 
@@ -146,13 +144,15 @@ class Trainer:
     def _loop(self) -> bool:
         """Whether the run came to its end; else a callback stopped it."""
         config, c, calls = self.config, self.counters, self.callbacks
+        known = len(self.log.evaluations)
         if c.step > 0 and (c.step % config.eval.every == 0 or c.step >= config.steps):
             self._evaluate()  # Due at the checkpoint's step, if a signal came in between.
         finished, stopping = self._reached_end(), self._stopping()
+        if finished and len(self.log.evaluations) > known:
+            self._save(must=True)  # In place of the one that lacks this evaluation.
         while not finished and not stopping:
-            episode = calls.run.episode = self.step(
-                diagnostics=(c.step + 1) % config.log.every == 0
-            )
+            diagnostics = (c.step + 1) % config.log.every == 0
+            episode = calls.run.episode = self.step(diagnostics=diagnostics)
             if episode is not None:
                 values = {"episode/return": episode.total, "episode/length": episode.length}
                 values |= {"episode/diverged": True} if episode.diverged else {}
@@ -280,7 +280,7 @@ class Trainer:
         before = "the environment is not the one that the run had before"
         return [f"{before}: {what}"] if what else []
 
-    def _of_a_copy(self, ask: Callable[[Task], A]) -> A:
+    def _of_a_copy(self, ask: Callable[[Task], Any]) -> Any:
         """What a fresh copy of the environment answers."""
         with contextlib.closing(self._make("sample", self.config.env_timeout)) as copy:
             return ask(copy)
