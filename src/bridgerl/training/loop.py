@@ -145,8 +145,7 @@ class Trainer:
         """Whether the run came to its end; else a callback stopped it."""
         config, c, calls = self.config, self.counters, self.callbacks
         known = len(self.log.evaluations)
-        if c.step > 0 and (c.step % config.eval.every == 0 or c.step >= config.steps):
-            self._evaluate()  # Due at the checkpoint's step, if a signal came in between.
+        self._evaluate()  # Due at the checkpoint's step, if a signal came in between.
         finished, stopping = self._reached_end(), self._stopping()
         if finished and len(self.log.evaluations) > known:
             self._save(must=True)  # In place of the one that lacks this evaluation.
@@ -161,8 +160,7 @@ class Trainer:
             self.display.show(c.step, c.recent[-1][0] if c.recent else None)
             if c.step % config.log.every == 0:
                 self._log()
-            if c.step % config.eval.every == 0 or c.step >= config.steps:
-                self._evaluate()
+            self._evaluate()
             if calls.each_step:
                 calls.tell("on_step")
             finished, stopping = self._reached_end(), self._stopping()
@@ -198,8 +196,10 @@ class Trainer:
         self.callbacks.tell("on_log", values)
 
     def _evaluate(self) -> None:
+        """Play the evaluation that is due at this step, if there is one."""
         c, config = self.counters, self.config
-        if self.log.evaluations and self.log.evaluations[-1]["step"] == c.step:
+        due = c.step > 0 and (c.step % config.eval.every == 0 or c.step >= config.steps)
+        if not due or (self.log.evaluations and self.log.evaluations[-1]["step"] == c.step):
             return
         started = time.monotonic()
         play = partial(play_episodes, self.agent, self.eval_task, config.eval)
