@@ -268,7 +268,7 @@ def build_agent(
         target_every=critic.target_every,
         normalizer=normalizer,
         risk=parse(actor.risk),
-        sizes=(spec.obs_dim, spec.action_dim),
+        sizes=spec.sizes,
     )
 
 

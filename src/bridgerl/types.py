@@ -37,9 +37,9 @@ class EnvSpec:
     """Its own spaces as JSON values, where they are known."""
 
     @property
-    def sizes(self) -> dict[str, int]:
-        """Numbers in an observation and in an action, in the words of a person."""
-        return {"observation size": self.obs_dim, "action size": self.action_dim}
+    def sizes(self) -> tuple[int, int]:
+        """Numbers in an observation and in an action."""
+        return self.obs_dim, self.action_dim
 
 
 QFn = Callable[[Tensor, Tensor], Tensor]

@@ -66,7 +66,7 @@ class RunFolder:
     def _refuse_other(self, config: RunConfig, spec: "EnvSpec") -> None:
         stored = self.stored()
         then = identity_of(self._decoded(stored["config"])) | stored["sizes"]
-        now = identity_of(config) | spec.sizes
+        now = identity_of(config) | dict(zip(SIZES, spec.sizes, strict=True))
         names = sorted(n for n in then | now if then.get(n) != now.get(n))
         changed = [f"{n} was {then.get(n)!r}, now {now.get(n)!r}" for n in names]
         if changed:
@@ -98,9 +98,9 @@ class RunFolder:
 
     def write_config(self, config: RunConfig, spec: "EnvSpec") -> None:
         """Write config, sizes, versions and command, if that is not what is there."""
-        data = {"config": encode(config), "sizes": spec.sizes, "versions": versions()}
-        data |= {"spaces": spec.spaces} if spec.spaces else {}
-        data["length"] = self.length(config)
+        sizes = dict(zip(SIZES, spec.sizes, strict=True))
+        data = {"config": encode(config), "sizes": sizes, "versions": versions()}
+        data |= {"length": self.length(config)} | ({"spaces": spec.spaces} if spec.spaces else {})
         with contextlib.suppress(UserError):  # A preset of one's own has no command.
             data["command"] = command_of(config)
         sealed = store.to_sealed_json(data)
